@@ -1,0 +1,32 @@
+//! The rate limiter that a service embeds.
+//!
+//! [`RateLimiter`] is one limit for everybody, [`KeyedRateLimiter`] one for every client. Both own a [`Clock`],
+//! decide without a lock, and can be asked from any thread.
+//!
+//! ```
+//! use tollgate::RateLimiter;
+//!
+//! let limiter = RateLimiter::keyed("100 per second burst 200".parse()?);
+//! let decision = limiter.check("alice", 1);
+//! if decision.is_allowed() {
+//!     println!("go ahead, {} left", decision.remaining);
+//! } else {
+//!     println!("come back in {:?}", decision.retry_after());
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod clock;
+mod keyed;
+mod limiter;
+mod live;
+#[cfg(feature = "async")]
+mod waiting;
+
+pub use clock::{Clock, ManualClock};
+pub use keyed::{KeyedRateLimiter, KeyedRateLimiterBuilder};
+pub use limiter::{RateLimiter, RateLimiterBuilder};
+pub use tollgate_limit::{
+    Blocked, Calendar, CalendarUnit, Capacity, Change, Decision, Forgotten, Limit, Op, Outcome, ParseQuotaError, Quota,
+    QuotaError, Reservation, Retry, Table, Time,
+};

@@ -1,0 +1,190 @@
+//! What an algorithm is, and how every operation is answered from that.
+
+pub(crate) mod bucket;
+pub(crate) mod calendar;
+pub(crate) mod fixed_window;
+pub(crate) mod leaky_queue;
+pub(crate) mod sliding_log;
+pub(crate) mod sliding_window;
+pub(crate) mod smooth_bursty;
+pub(crate) mod smooth_warming_up;
+pub(crate) mod token_bucket;
+pub(crate) mod window;
+
+use crate::decision::{Decision, Outcome, Retry};
+use crate::time::Time;
+use std::time::Duration;
+
+/// What can be asked of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// All of these tokens or none.
+    Take(u64),
+    /// As many of these tokens as there are; refused only where there is not even one.
+    TakeUpTo(u64),
+    /// These tokens, whether they are there or not: what is missing becomes debt.
+    Charge(u64),
+    /// These tokens, now or booked ahead, if the wait is no longer than this.
+    Reserve {
+        /// Tokens wanted.
+        cost: u64,
+        /// The longest wait that is of use.
+        max_wait: Duration,
+    },
+    /// What [`Op::Take`] would say. Takes nothing.
+    Peek(u64),
+    /// Puts tokens back, never above the limit. The caller vouches that they were not used.
+    Refund(u64),
+    /// Takes everything there is. What is booked ahead stays.
+    Drain,
+    /// Forgets everything, as if nobody had ever asked.
+    Reset,
+}
+
+/// What to do with what was spent so far when a quota changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Who had 3 tokens left still has 3, or the new limit where that is less.
+    KeepTokens,
+    /// Who had half of the old limit left has half of the new one.
+    Proportional,
+    /// Everybody starts afresh.
+    Reset,
+}
+
+/// One way to limit, as pure functions of its state, the cost and the time.
+///
+/// `State::default()` is what a client is in of whom nothing is known; it must mean the same as having been
+/// idle for long, since idle clients are forgotten.
+pub(crate) trait Algorithm {
+    type State: Default;
+
+    /// The most that can ever be available at once.
+    fn limit(&self) -> u64;
+
+    /// Tokens that could be taken now; negative while in debt.
+    fn available(&self, state: &Self::State, now: Time) -> i64;
+
+    /// How long a request of this cost would be held back if it were let in now; `None` if it never could be.
+    fn delay(&self, state: &Self::State, cost: u64, now: Time) -> Option<Duration>;
+
+    /// How long a request of this cost may be held back: by itself, or as long as its caller would wait.
+    fn patience(&self, cost: u64, asked: Option<Duration>) -> Duration;
+
+    /// Takes `cost` tokens, there or not.
+    fn spend(&self, state: &mut Self::State, cost: u64, now: Time);
+
+    /// Takes `cost` tokens into debt, as deep as debts go.
+    fn charge(&self, state: &mut Self::State, cost: u64, now: Time) {
+        self.spend(state, cost, now);
+    }
+
+    /// Puts `tokens` back, never above the limit.
+    fn refund(&self, state: &mut Self::State, tokens: u64, now: Time);
+
+    /// How long until everything is available again.
+    fn reset_after(&self, state: &Self::State, now: Time) -> Duration;
+
+    /// Brings a state into range that no history could have led to, as after a jump of the clock.
+    fn repair(&self, _state: &mut Self::State, _now: Time) {}
+
+    /// Remembers that a request of this cost was refused, where that matters.
+    fn refused(&self, _state: &mut Self::State, _cost: u64, _now: Time) {}
+
+    /// How many of the tokens of a booking can still be given back without breaking the bound on bursts.
+    fn unserved(&self, booking: &Booking, now: Time) -> u64;
+
+    /// By how many nanoseconds later bookings move ahead when so many tokens are given back.
+    fn worth(&self, _tokens: u64) -> u64 {
+        0
+    }
+}
+
+/// What a reservation holds, as seen when it is cancelled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Booking {
+    pub(crate) cost: u64,
+    /// When the limit would have been full again after the booking: its tokens are the last before that.
+    pub(crate) full_at: Time,
+    /// Nanoseconds' worth of tokens that others have given back since: everything booked moved ahead by that.
+    pub(crate) moved_ahead: u64,
+}
+
+/// Answers any operation, by any algorithm. A state that is left as it was need not be written.
+#[inline(always)]
+pub(crate) fn decide<A: Algorithm>(algorithm: &A, state: &mut A::State, op: Op, now: Time) -> Decision {
+    algorithm.repair(state, now);
+    let (outcome, granted) = match op {
+        Op::Take(cost) => take(algorithm, state, cost, None, now),
+        Op::Reserve { cost, max_wait } => take(algorithm, state, cost, Some(max_wait), now),
+        Op::Peek(cost) => (admit(algorithm, state, cost, None, now), 0),
+        Op::TakeUpTo(most) => take_up_to(algorithm, state, most, now),
+        Op::Charge(cost) => {
+            algorithm.charge(state, cost, now);
+            (Outcome::Allowed, cost)
+        }
+        Op::Refund(tokens) => {
+            algorithm.refund(state, tokens, now);
+            (Outcome::Allowed, tokens)
+        }
+        Op::Drain => {
+            let all = algorithm.available(state, now).max(0).unsigned_abs();
+            algorithm.spend(state, all, now);
+            (Outcome::Allowed, all)
+        }
+        Op::Reset => {
+            *state = A::State::default();
+            (Outcome::Allowed, 0)
+        }
+    };
+    describe(algorithm, state, outcome, granted, now)
+}
+
+#[inline(always)]
+fn take<A: Algorithm>(
+    algorithm: &A,
+    state: &mut A::State,
+    cost: u64,
+    asked: Option<Duration>,
+    now: Time,
+) -> (Outcome, u64) {
+    let outcome = admit(algorithm, state, cost, asked, now);
+    if let Outcome::Refused(_) = outcome {
+        algorithm.refused(state, cost, now);
+        return (outcome, 0);
+    }
+    algorithm.spend(state, cost, now);
+    (outcome, cost)
+}
+
+#[inline(always)]
+fn admit<A: Algorithm>(algorithm: &A, state: &A::State, cost: u64, asked: Option<Duration>, now: Time) -> Outcome {
+    let Some(delay) = algorithm.delay(state, cost, now) else {
+        return Outcome::Refused(Retry::Never);
+    };
+    if delay.is_zero() {
+        return Outcome::Allowed;
+    }
+    match delay.checked_sub(algorithm.patience(cost, asked)) {
+        None | Some(Duration::ZERO) => Outcome::AllowedAfter(delay),
+        Some(too_long) => Outcome::Refused(Retry::After(too_long)),
+    }
+}
+
+fn take_up_to<A: Algorithm>(algorithm: &A, state: &mut A::State, most: u64, now: Time) -> (Outcome, u64) {
+    let granted = algorithm.available(state, now).max(0).unsigned_abs().min(most);
+    take(algorithm, state, granted.max(most.min(1)), None, now)
+}
+
+#[inline(always)]
+fn describe<A: Algorithm>(algorithm: &A, state: &A::State, outcome: Outcome, granted: u64, now: Time) -> Decision {
+    let available = algorithm.available(state, now);
+    Decision {
+        outcome,
+        granted,
+        limit: algorithm.limit(),
+        remaining: available.max(0).unsigned_abs(),
+        debt: available.min(0).unsigned_abs(),
+        reset_after: algorithm.reset_after(state, now),
+    }
+}

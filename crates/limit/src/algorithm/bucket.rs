@@ -1,0 +1,150 @@
+//! The word that token bucket, leaky queue and Guava's limiter share: when the bucket will be full again.
+//!
+//! Being `t` away from full means that `t` times the rate tokens are missing. Nothing ever refills a bucket;
+//! time passes. The three differ in [`BucketRule`] alone: how long a request is held back, and how long it
+//! lets itself be held back.
+
+use super::{Algorithm, Booking, Change};
+use crate::pace::Pace;
+use crate::quota::Quota;
+use crate::time::Time;
+use std::time::Duration;
+
+/// What differs between the limits that keep a bucket.
+pub(crate) trait BucketRule {
+    fn quota(&self) -> &Quota;
+    /// See [`Algorithm::delay`]; `cost` is not above what can be booked, and `now` not too late.
+    fn delay(&self, bucket: &Bucket<'_>, cost: u64) -> Option<Duration>;
+    /// See [`Algorithm::patience`]; cut to what can be booked ahead.
+    fn patience(&self, cost: u64, asked: Option<Duration>) -> Duration;
+}
+
+/// A bucket's word at one moment.
+pub(crate) struct Bucket<'a> {
+    pub(crate) pace: &'a Pace,
+    now: Time,
+    /// Now, in units.
+    clock: u64,
+    /// Units missing to full.
+    pub(crate) owed: u64,
+}
+
+impl<'a> Bucket<'a> {
+    #[inline]
+    fn at(quota: &'a Quota, word: u64, now: Time) -> Bucket<'a> {
+        let pace = quota.pace();
+        let clock = pace.clock(now);
+        Bucket { pace, now, clock, owed: pace.load(word).saturating_sub(clock) }
+    }
+
+    /// How long until `units` of what is missing have come in.
+    #[inline]
+    pub(crate) fn time_for(&self, units: u64) -> Duration {
+        Duration::from_nanos(self.pace.until(self.clock.saturating_add(units), self.now))
+    }
+
+    /// The word that says so many units are missing.
+    #[inline]
+    fn word(&self, owed: u64) -> u64 {
+        self.pace.store(self.clock.saturating_add(owed))
+    }
+}
+
+/// The word that under the quota `to` stands for what `word` is under `from`.
+pub(crate) fn carry(from: &Quota, to: &Quota, word: u64, change: Change, now: Time) -> u64 {
+    let (old, new) = (from.pace(), to.pace());
+    let owed = u128::from(Bucket::at(from, word, now).owed);
+    let owed = match change {
+        Change::Reset => return 0,
+        Change::Proportional => owed * u128::from(new.fill) / u128::from(old.fill),
+        Change::KeepTokens => {
+            let in_new_units = |units: u128| units * u128::from(new.token) / u128::from(old.token);
+            match u128::from(old.fill).checked_sub(owed) {
+                Some(tokens) => u128::from(new.fill).saturating_sub(in_new_units(tokens)),
+                None => u128::from(new.fill) + in_new_units(owed - u128::from(old.fill)),
+            }
+        }
+    };
+    let owed = u64::try_from(owed).unwrap_or(u64::MAX).min(new.ceiling);
+    Bucket::at(to, 0, now).word(owed)
+}
+
+impl<R: BucketRule> Algorithm for R {
+    type State = u64;
+
+    #[inline]
+    fn limit(&self) -> u64 {
+        self.quota().burst()
+    }
+
+    #[inline]
+    fn available(&self, word: &u64, now: Time) -> i64 {
+        let bucket = Bucket::at(self.quota(), *word, now);
+        let Pace { fill, token, .. } = *bucket.pace;
+        // Neither is above 2^62, so the casts keep their value.
+        match fill.checked_sub(bucket.owed) {
+            Some(left) => (left / token) as i64,
+            None => -((bucket.owed - fill).div_ceil(token).min(1 << 62) as i64),
+        }
+    }
+
+    #[inline]
+    fn delay(&self, word: &u64, cost: u64, now: Time) -> Option<Duration> {
+        if self.quota().pace().ticks().is_too_late(now) {
+            return None;
+        }
+        BucketRule::delay(self, &Bucket::at(self.quota(), *word, now), cost)
+    }
+
+    #[inline]
+    fn patience(&self, cost: u64, asked: Option<Duration>) -> Duration {
+        BucketRule::patience(self, cost, asked)
+    }
+
+    #[inline]
+    fn spend(&self, word: &mut u64, cost: u64, now: Time) {
+        let bucket = Bucket::at(self.quota(), *word, now);
+        *word = bucket.word(bucket.owed.saturating_add(cost.saturating_mul(bucket.pace.token)));
+    }
+
+    fn charge(&self, word: &mut u64, cost: u64, now: Time) {
+        let bucket = Bucket::at(self.quota(), *word, now);
+        let charged = bucket.owed.saturating_add(cost.saturating_mul(bucket.pace.token));
+        *word = bucket.word(charged.min(bucket.pace.deepest).max(bucket.owed));
+    }
+
+    fn refund(&self, word: &mut u64, tokens: u64, now: Time) {
+        let bucket = Bucket::at(self.quota(), *word, now);
+        if bucket.owed > 0 {
+            *word = bucket.word(bucket.owed.saturating_sub(tokens.saturating_mul(bucket.pace.token)));
+        }
+    }
+
+    #[inline]
+    fn reset_after(&self, word: &u64, now: Time) -> Duration {
+        let bucket = Bucket::at(self.quota(), *word, now);
+        bucket.time_for(bucket.owed)
+    }
+
+    #[inline]
+    fn repair(&self, word: &mut u64, now: Time) {
+        let bucket = Bucket::at(self.quota(), *word, now);
+        if bucket.owed > bucket.pace.ceiling {
+            *word = bucket.word(bucket.pace.fill);
+        }
+    }
+
+    /// Its tokens are the last before `full_at`, moved ahead by what others gave back. What lies before now
+    /// has been served: the bucket has refilled by it and may have been spent again.
+    fn unserved(&self, booking: &Booking, now: Time) -> u64 {
+        let pace = self.quota().pace();
+        let ahead = pace.clock(booking.full_at).saturating_sub(pace.clock(now));
+        let left = ahead.saturating_sub(pace.units_in(booking.moved_ahead));
+        (left / pace.token).min(booking.cost)
+    }
+
+    fn worth(&self, tokens: u64) -> u64 {
+        let pace = self.quota().pace();
+        pace.nanos(tokens.saturating_mul(pace.token))
+    }
+}

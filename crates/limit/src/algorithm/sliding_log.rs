@@ -1,0 +1,178 @@
+//! Sliding log: the time of every token taken within the window. Exact, and the only limit whose memory
+//! grows with its count.
+
+use super::{Algorithm, Booking};
+use crate::quota::Quota;
+use crate::time::{Time, nanos};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Never more than `count` in any `period`, wherever it begins; optionally with a pause between any two
+/// requests, and with refused attempts counted like allowed ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SlidingLog {
+    limit: u64,
+    period: u64,
+    gap: u64,
+    blocked: Blocked,
+}
+
+/// What a refused attempt does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocked {
+    /// Nothing: who was refused and comes back in time is let in.
+    Ignored,
+    /// It counts like any other, so that whoever keeps hammering stays locked out.
+    Counted,
+}
+
+/// What was taken, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Log {
+    entries: VecDeque<Entry>,
+    total: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    at: u64,
+    tokens: u64,
+}
+
+impl SlidingLog {
+    /// `count` tokens in any `period`. The burst plays no part.
+    pub(crate) const fn new(quota: Quota) -> SlidingLog {
+        SlidingLog { limit: quota.count(), period: nanos(quota.period()), gap: 0, blocked: Blocked::Ignored }
+    }
+
+    /// The same with at least `gap` between two requests, and a choice of what refused ones do.
+    pub(crate) const fn rolling(quota: Quota, gap: Duration, blocked: Blocked) -> SlidingLog {
+        SlidingLog { gap: nanos(gap), blocked, ..SlidingLog::new(quota) }
+    }
+
+    /// Whether an entry still counts.
+    fn counts(&self, entry: &Entry, now: Time) -> bool {
+        now.as_nanos() < entry.at.saturating_add(self.period)
+    }
+
+    fn used(&self, log: &Log, now: Time) -> u64 {
+        let gone: u64 = log.entries.iter().take_while(|entry| !self.counts(entry, now)).map(|entry| entry.tokens).sum();
+        log.total.saturating_sub(gone)
+    }
+
+    /// When no more than `room` tokens count any more.
+    fn until_room(&self, log: &Log, room: u64, now: Time) -> Duration {
+        let mut used = log.total;
+        let frees = log.entries.iter().find(|entry| {
+            used = used.saturating_sub(entry.tokens);
+            used <= room
+        });
+        frees.map_or(Duration::ZERO, |entry| Time::from_nanos(entry.at.saturating_add(self.period)).since(now))
+    }
+
+    fn until_gap(&self, log: &Log, now: Time) -> Duration {
+        match log.entries.back() {
+            Some(last) if self.gap > 0 => Time::from_nanos(last.at.saturating_add(self.gap)).since(now),
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn record(&self, log: &mut Log, tokens: u64, now: Time) {
+        self.forget(log, now);
+        let at = log.entries.back().map_or(0, |last| last.at).max(now.as_nanos());
+        match log.entries.back_mut() {
+            Some(last) if last.at == at => last.tokens = last.tokens.saturating_add(tokens),
+            _ => log.entries.push_back(Entry { at, tokens }),
+        }
+        log.total = log.total.saturating_add(tokens);
+        // What is older than a whole limit's worth decides nothing any more.
+        while let Some(oldest) = log.entries.front()
+            && log.total - oldest.tokens >= self.limit
+        {
+            log.total -= oldest.tokens;
+            log.entries.pop_front();
+        }
+    }
+
+    /// Drops what no longer counts.
+    fn forget(&self, log: &mut Log, now: Time) {
+        while let Some(oldest) = log.entries.front()
+            && !self.counts(oldest, now)
+        {
+            log.total = log.total.saturating_sub(oldest.tokens);
+            log.entries.pop_front();
+        }
+    }
+}
+
+impl Algorithm for SlidingLog {
+    type State = Log;
+
+    fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    fn available(&self, log: &Log, now: Time) -> i64 {
+        super::window::left(self.limit, self.used(log, now))
+    }
+
+    fn delay(&self, log: &Log, cost: u64, now: Time) -> Option<Duration> {
+        let room = self.limit.checked_sub(cost)?;
+        let until_room = if self.used(log, now) <= room { Duration::ZERO } else { self.until_room(log, room, now) };
+        Some(until_room.max(self.until_gap(log, now)))
+    }
+
+    /// It cannot book ahead.
+    fn patience(&self, _cost: u64, _asked: Option<Duration>) -> Duration {
+        Duration::ZERO
+    }
+
+    fn spend(&self, log: &mut Log, cost: u64, now: Time) {
+        if cost > 0 {
+            self.record(log, cost, now);
+        }
+    }
+
+    /// Gives back the oldest tokens: those come back soonest by themselves, so nobody gains by a late refund.
+    fn refund(&self, log: &mut Log, mut tokens: u64, now: Time) {
+        self.forget(log, now);
+        while let Some(oldest) = log.entries.front_mut() {
+            let back = oldest.tokens.min(tokens);
+            oldest.tokens -= back;
+            log.total = log.total.saturating_sub(back);
+            tokens -= back;
+            if oldest.tokens > 0 {
+                return;
+            }
+            log.entries.pop_front();
+        }
+    }
+
+    fn reset_after(&self, log: &Log, now: Time) -> Duration {
+        match log.entries.back() {
+            Some(last) => Time::from_nanos(last.at.saturating_add(self.period)).since(now),
+            None => Duration::ZERO,
+        }
+    }
+
+    /// Entries from the future are moved to now: they then count for one window and no longer.
+    fn repair(&self, log: &mut Log, now: Time) {
+        for entry in log.entries.iter_mut().rev() {
+            if entry.at <= now.as_nanos() {
+                return;
+            }
+            entry.at = now.as_nanos();
+        }
+    }
+
+    fn refused(&self, log: &mut Log, cost: u64, now: Time) {
+        if self.blocked == Blocked::Counted && cost > 0 {
+            self.record(log, cost, now);
+        }
+    }
+
+    /// All of it until it leaves the window by itself.
+    fn unserved(&self, booking: &Booking, now: Time) -> u64 {
+        if now < booking.full_at { booking.cost } else { 0 }
+    }
+}

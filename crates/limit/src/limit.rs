@@ -1,0 +1,250 @@
+use crate::algorithm::bucket;
+use crate::algorithm::calendar::Calendar;
+use crate::algorithm::fixed_window::FixedWindow;
+use crate::algorithm::leaky_queue::LeakyQueue;
+use crate::algorithm::sliding_log::{Blocked, Log, SlidingLog};
+use crate::algorithm::sliding_window::SlidingWindow;
+use crate::algorithm::smooth_bursty::SmoothBursty;
+use crate::algorithm::smooth_warming_up::{SmoothWarmingUp, Warmth};
+use crate::algorithm::token_bucket::TokenBucket;
+use crate::algorithm::{Algorithm, Booking, Change, Op, decide};
+use crate::decision::Decision;
+use crate::quota::{Quota, QuotaError};
+use crate::time::Time;
+use std::time::Duration;
+
+/// A limit: one of the algorithms with its numbers. All of them answer the same questions.
+///
+/// A limit holds no state. [`Cell`](crate::Cell) keeps the state of one client, [`Table`](crate::Table) that
+/// of millions; both are told the limit with every question.
+///
+/// | limit | memory per client | never more than, in any interval `d` |
+/// |---|---|---|
+/// | [`token_bucket`](Limit::token_bucket) | a word | `burst + rate × d` |
+/// | [`leaky_queue`](Limit::leaky_queue) | a word | `1 + rate × d` leave the queue |
+/// | [`fixed_window`](Limit::fixed_window), [`calendar_window`](Limit::calendar_window) | a word | `2 × count` within a period |
+/// | [`cycles`](Limit::cycles) | a word | `2 × count` within a period |
+/// | [`sliding_window`](Limit::sliding_window) | two words | `count + rate × d` |
+/// | [`sliding_log`](Limit::sliding_log), [`rolling_log`](Limit::rolling_log) | 16 bytes a token | `count` within a period |
+/// | [`smooth_bursty`](Limit::smooth_bursty) | a word | `burst + largest request + rate × d` |
+/// | [`smooth_warming_up`](Limit::smooth_warming_up) | two words | `largest request + rate × d` |
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limit(pub(crate) Shape);
+
+/// The algorithms, by the shape of their state.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Shape {
+    Word(OneWord),
+    Pair(SlidingWindow),
+    Wide(Wider),
+}
+
+/// Algorithms whose state is one word.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum OneWord {
+    TokenBucket(TokenBucket),
+    LeakyQueue(LeakyQueue),
+    SmoothBursty(SmoothBursty),
+    FixedWindow(FixedWindow),
+}
+
+/// Algorithms whose state does not fit into words.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Wider {
+    SlidingLog(SlidingLog),
+    SmoothWarmingUp(SmoothWarmingUp),
+}
+
+/// The state of one of the wider algorithms.
+#[derive(Debug)]
+pub(crate) enum WideState {
+    Log(Log),
+    Warmth(Warmth),
+}
+
+/// Runs the same code on whichever algorithm it is.
+macro_rules! on_each {
+    ($limit:expr, $algorithm:ident => $code:expr) => {
+        match $limit {
+            Shape::Word(OneWord::TokenBucket($algorithm)) => $code,
+            Shape::Word(OneWord::LeakyQueue($algorithm)) => $code,
+            Shape::Word(OneWord::SmoothBursty($algorithm)) => $code,
+            Shape::Word(OneWord::FixedWindow($algorithm)) => $code,
+            Shape::Pair($algorithm) => $code,
+            Shape::Wide(Wider::SlidingLog($algorithm)) => $code,
+            Shape::Wide(Wider::SmoothWarmingUp($algorithm)) => $code,
+        }
+    };
+}
+
+impl Limit {
+    /// Tokens drip in at the quota's rate, up to its burst; a request passes when enough are there. The
+    /// default choice: smallest, fastest and exact. GCRA and the leaky bucket as a meter are this, too.
+    pub const fn token_bucket(quota: Quota) -> Limit {
+        Limit(Shape::Word(OneWord::TokenBucket(TokenBucket { quota })))
+    }
+
+    /// Requests leave at the quota's even pace. Up to `burst` of them are inside; each is told how long to wait.
+    pub const fn leaky_queue(quota: Quota) -> Limit {
+        Limit(Shape::Word(OneWord::LeakyQueue(LeakyQueue { quota })))
+    }
+
+    /// `count` per window of `period`, aligned to multiples of the period. The burst plays no part.
+    pub const fn fixed_window(quota: Quota) -> Limit {
+        Limit(Shape::Word(OneWord::FixedWindow(FixedWindow::new(quota))))
+    }
+
+    /// `limit` per minute, hour, day, week, month or year of the calendar.
+    ///
+    /// # Errors
+    /// A limit of zero, or of more than one token per nanosecond.
+    pub const fn calendar_window(limit: u64, calendar: Calendar) -> Result<Limit, QuotaError> {
+        match FixedWindow::calendar(limit, calendar) {
+            Ok(window) => Ok(Limit(Shape::Word(OneWord::FixedWindow(window)))),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Resilience4j's limiter: `count` permits every `period`; callers wait up to `timeout` for later periods.
+    pub const fn cycles(quota: Quota, timeout: Duration) -> Limit {
+        Limit(Shape::Word(OneWord::FixedWindow(FixedWindow::cycles(quota, timeout))))
+    }
+
+    /// `count` per sliding window of `period`, estimated from two counters. The burst plays no part.
+    pub const fn sliding_window(quota: Quota) -> Limit {
+        Limit(Shape::Pair(SlidingWindow::new(quota)))
+    }
+
+    /// Never more than `count` in any `period`: exact, for up to 16 bytes per token. The burst plays no part.
+    pub const fn sliding_log(quota: Quota) -> Limit {
+        Limit(Shape::Wide(Wider::SlidingLog(SlidingLog::new(quota))))
+    }
+
+    /// The sliding log with at least `gap` between two requests, and a choice whether refused ones count too.
+    pub const fn rolling_log(quota: Quota, gap: Duration, blocked: Blocked) -> Limit {
+        Limit(Shape::Wide(Wider::SlidingLog(SlidingLog::rolling(quota, gap, blocked))))
+    }
+
+    /// Guava's `RateLimiter.create(rate)`: each request pays for the one before, and waits up to `timeout` for
+    /// that (`Duration::MAX`: as long as it takes). Up to `burst` permits are stored; Guava stores a second's.
+    pub const fn smooth_bursty(quota: Quota, timeout: Duration) -> Limit {
+        Limit(Shape::Word(OneWord::SmoothBursty(SmoothBursty { quota, timeout })))
+    }
+
+    /// Guava's `RateLimiter.create(rate, warmUpPeriod)`: after a pause the rate comes back slowly, over
+    /// `warm_up`. The burst plays no part.
+    ///
+    /// # Errors
+    /// A warm-up of no time at all.
+    pub fn smooth_warming_up(quota: Quota, warm_up: Duration, timeout: Duration) -> Result<Limit, QuotaError> {
+        let limit = SmoothWarmingUp::new(quota, warm_up, timeout)?;
+        Ok(Limit(Shape::Wide(Wider::SmoothWarmingUp(limit))))
+    }
+
+    /// The most that can ever be available at once.
+    pub fn most(&self) -> u64 {
+        on_each!(&self.0, algorithm => algorithm.limit())
+    }
+
+    /// What is left to give back of a booking.
+    pub(crate) fn unserved(&self, booking: &Booking, now: Time) -> u64 {
+        on_each!(&self.0, algorithm => algorithm.unserved(booking, now))
+    }
+
+    /// By how many nanoseconds later bookings move ahead when so many tokens are given back.
+    pub(crate) fn worth(&self, tokens: u64) -> u64 {
+        on_each!(&self.0, algorithm => algorithm.worth(tokens))
+    }
+
+    /// The tokens to charge to a fresh state of this limit so that it stands for `before`, a decision by
+    /// another limit.
+    pub(crate) fn carried_over(&self, before: &Decision, change: Change) -> u64 {
+        let most = self.most();
+        match change {
+            Change::Reset => 0,
+            Change::KeepTokens => most.saturating_sub(before.remaining).saturating_add(before.debt),
+            Change::Proportional => {
+                let used = before.limit.saturating_sub(before.remaining).saturating_add(before.debt);
+                let used = u128::from(used) * u128::from(most) / u128::from(before.limit.max(1));
+                u64::try_from(used).unwrap_or(u64::MAX)
+            }
+        }
+    }
+}
+
+impl OneWord {
+    #[inline(always)]
+    pub(crate) fn decide(&self, word: &mut u64, op: Op, now: Time) -> Decision {
+        match self {
+            OneWord::TokenBucket(limit) => decide(limit, word, op, now),
+            OneWord::LeakyQueue(limit) => decide(limit, word, op, now),
+            OneWord::SmoothBursty(limit) => decide(limit, word, op, now),
+            OneWord::FixedWindow(limit) => decide(limit, word, op, now),
+        }
+    }
+
+    /// Whether words count 1024ths of nanoseconds.
+    #[inline]
+    pub(crate) fn is_fine(&self) -> bool {
+        match self {
+            OneWord::FixedWindow(limit) => limit.ticks().is_fine(),
+            _ => self.quota().is_some_and(|quota| quota.pace().ticks().is_fine()),
+        }
+    }
+
+    /// The word that stands for `from`'s under this limit, where both keep a bucket.
+    pub(crate) fn carry(&self, from: &OneWord, word: u64, change: Change, now: Time) -> Option<u64> {
+        Some(bucket::carry(from.quota()?, self.quota()?, word, change, now))
+    }
+
+    fn quota(&self) -> Option<&Quota> {
+        match self {
+            OneWord::TokenBucket(TokenBucket { quota })
+            | OneWord::LeakyQueue(LeakyQueue { quota })
+            | OneWord::SmoothBursty(SmoothBursty { quota, .. }) => Some(quota),
+            OneWord::FixedWindow(_) => None,
+        }
+    }
+}
+
+impl Wider {
+    /// Decides on a state, which is replaced by a fresh one if it is another algorithm's.
+    pub(crate) fn decide(&self, state: &mut WideState, op: Op, now: Time) -> Decision {
+        match (self, state) {
+            (Wider::SlidingLog(limit), WideState::Log(log)) => decide(limit, log, op, now),
+            (Wider::SmoothWarmingUp(limit), WideState::Warmth(warmth)) => decide(limit, warmth, op, now),
+            (_, other) => {
+                *other = self.fresh();
+                self.decide(other, op, now)
+            }
+        }
+    }
+
+    pub(crate) fn fresh(&self) -> WideState {
+        match self {
+            Wider::SlidingLog(_) => WideState::Log(Log::default()),
+            Wider::SmoothWarmingUp(_) => WideState::Warmth(Warmth::default()),
+        }
+    }
+}
+
+/// Goes over from one limit to another on a state that is reached by `decide` and, where it is a single word
+/// of the same kind of tick, by `rewrite`.
+pub(crate) fn change_limit(
+    (from, to): (&Limit, &Limit),
+    change: Change,
+    now: Time,
+    decide: impl Fn(&Limit, Op) -> Decision,
+    rewrite: impl FnOnce(&OneWord, &dyn Fn(u64) -> u64),
+) {
+    if let (Shape::Word(old), Shape::Word(new)) = (&from.0, &to.0)
+        && old.is_fine() == new.is_fine()
+        && new.carry(old, 0, change, now).is_some()
+    {
+        return rewrite(new, &|word| new.carry(old, word, change, now).unwrap_or(word));
+    }
+    let before = decide(from, Op::Peek(0));
+    let _ = decide(from, Op::Reset);
+    let _ = decide(to, Op::Reset);
+    let _ = decide(to, Op::Charge(to.carried_over(&before, change)));
+}

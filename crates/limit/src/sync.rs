@@ -1,0 +1,31 @@
+//! The atomics, which the model checker replaces by its own.
+
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Changes a word, as often as it takes for nobody to come in between. A word left as it was is not written.
+#[inline]
+pub(crate) fn update<R>(word: &AtomicU64, step: impl Fn(&mut u64) -> R) -> R {
+    let mut before = word.load(Ordering::Acquire);
+    loop {
+        let mut after = before;
+        let result = step(&mut after);
+        if after == before {
+            return result;
+        }
+        match word.compare_exchange_weak(before, after, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return result,
+            Err(changed) => before = changed,
+        }
+    }
+}
+
+/// Locks, also after a panic elsewhere: no state here is left half-written by one.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

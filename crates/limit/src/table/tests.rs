@@ -1,0 +1,1 @@
+//! Properties of the table that need to look inside.
