@@ -82,9 +82,9 @@ impl KeyedRateLimiter {
     }
 
     /// Takes one token of the client's if there is one.
-    #[inline]
+    #[inline(always)]
     pub fn allow<K: Hash + ?Sized>(&self, key: &K) -> bool {
-        self.check(key, 1).is_allowed()
+        self.table.allow(key, &self.limit, 1, self.clock.now())
     }
 
     /// Takes `cost` tokens of the client's or none, and tells all there is to tell.
@@ -97,7 +97,7 @@ impl KeyedRateLimiter {
     /// assert_eq!((decision.is_allowed(), decision.remaining), (true, 2));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn check<K: Hash + ?Sized>(&self, key: &K, cost: u64) -> Decision {
         self.decide(key, Op::Take(cost))
     }
@@ -108,15 +108,17 @@ impl KeyedRateLimiter {
     /// use tollgate::RateLimiter;
     ///
     /// let limiter = RateLimiter::keyed("1 per minute".parse()?);
-    /// let mut refused = Vec::new();
-    /// limiter.check_many(&["a", "b", "a"], |index, decision| {
-    ///     if !decision.is_allowed() {
-    ///         refused.push(index);
-    ///     }
-    /// });
-    /// assert_eq!(refused, [2]);
+    /// let mut allowed = Vec::new();
+    /// limiter.allow_many(&["a", "b", "a"], |_, yes| allowed.push(yes));
+    /// assert_eq!(allowed, [true, true, false]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[inline]
+    pub fn allow_many<K: Hash>(&self, keys: &[K], each: impl FnMut(usize, bool)) {
+        self.table.allow_many(keys.iter().map(|key| (key, &self.limit, 1)), self.clock.now(), each);
+    }
+
+    /// The same, telling all there is to tell.
     #[inline]
     pub fn check_many<K: Hash>(&self, keys: &[K], each: impl FnMut(usize, Decision)) {
         self.table.decide_many(keys.iter().map(|key| (key, &self.limit, Op::Take(1))), self.clock.now(), each);
@@ -128,7 +130,7 @@ impl KeyedRateLimiter {
     }
 
     /// Any operation: take as many as there are, charge into debt, refund, drain, reset.
-    #[inline]
+    #[inline(always)]
     pub fn decide<K: Hash + ?Sized>(&self, key: &K, op: Op) -> Decision {
         self.table.decide(key, &self.limit, op, self.clock.now())
     }

@@ -2,7 +2,7 @@ use crate::clock::Clock;
 use crate::keyed::KeyedRateLimiter;
 use crate::live::LiveLimit;
 use std::time::Duration;
-use tollgate_limit::{Cell, Change, Decision, Limit, Op, Quota, Reservation};
+use tollgate_limit::{Cell, Change, Decision, Limit, Op, Quota, Reservation, Time};
 
 /// One limit for everybody who asks: a database, an outgoing connection, a whole service.
 ///
@@ -78,13 +78,22 @@ impl RateLimiter {
     }
 
     /// Takes one token if there is one.
-    #[inline]
+    #[inline(always)]
     pub fn allow(&self) -> bool {
-        self.check(1).is_allowed()
+        let now = self.clock.now();
+        match self.limit.unchanged() {
+            Some(limit) => self.cell.allow(limit, 1, now),
+            None => self.allow_changed(now),
+        }
+    }
+
+    #[cold]
+    fn allow_changed(&self, now: Time) -> bool {
+        self.cell.allow(&self.limit.get(), 1, now)
     }
 
     /// Takes `cost` tokens or none, and tells all there is to tell.
-    #[inline]
+    #[inline(always)]
     pub fn check(&self, cost: u64) -> Decision {
         self.decide(Op::Take(cost))
     }
@@ -105,9 +114,9 @@ impl RateLimiter {
     /// assert_eq!(limiter.decide(Op::Reset).remaining, 10);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn decide(&self, op: Op) -> Decision {
-        self.limit.with(|limit| self.cell.decide(limit, op, self.clock.now()))
+        self.cell.decide(&self.limit.get(), op, self.clock.now())
     }
 
     /// Books `cost` tokens, to be used after [`Reservation::wait`], if that is not longer than `max_wait`.
@@ -128,12 +137,12 @@ impl RateLimiter {
     /// # Errors
     /// The refusal, which says when it would be worth asking again. Nothing was taken.
     pub fn reserve(&self, cost: u64, max_wait: Duration) -> Result<Reservation, Decision> {
-        self.limit.with(|limit| self.cell.reserve(limit, cost, max_wait, self.clock.now()))
+        self.cell.reserve(&self.limit.get(), cost, max_wait, self.clock.now())
     }
 
     /// Gives back what has not been served yet of a reservation, and says how much that was.
     pub fn cancel(&self, reservation: Reservation) -> u64 {
-        self.limit.with(|limit| self.cell.cancel(limit, reservation, self.clock.now()))
+        self.cell.cancel(&self.limit.get(), reservation, self.clock.now())
     }
 
     /// Puts another limit in place while others keep asking.
@@ -153,7 +162,7 @@ impl RateLimiter {
 
     /// The limit in force.
     pub fn limit(&self) -> Limit {
-        self.limit.with(|limit| *limit)
+        self.limit.get()
     }
 
     /// Blocks the thread until `cost` tokens are its own; first come, first served.

@@ -68,6 +68,11 @@ pub(crate) trait Algorithm {
     /// How long a request of this cost would be held back if it were let in now; `None` if it never could be.
     fn delay(&self, state: &Self::State, cost: u64, now: Time) -> Option<Duration>;
 
+    /// Whether a request of this cost would not be held back at all: the delay is zero.
+    fn fits(&self, state: &Self::State, cost: u64, now: Time) -> bool {
+        self.delay(state, cost, now) == Some(Duration::ZERO)
+    }
+
     /// How long a request of this cost may be held back: by itself, or as long as its caller would wait.
     fn patience(&self, cost: u64, asked: Option<Duration>) -> Duration;
 
@@ -110,34 +115,77 @@ pub(crate) struct Booking {
     pub(crate) moved_ahead: u64,
 }
 
-/// Answers any operation, by any algorithm. A state that is left as it was need not be written.
-#[inline(always)]
-pub(crate) fn decide<A: Algorithm>(algorithm: &A, state: &mut A::State, op: Op, now: Time) -> Decision {
-    algorithm.repair(state, now);
-    let (outcome, granted) = match op {
-        Op::Take(cost) => take(algorithm, state, cost, None, now),
-        Op::Reserve { cost, max_wait } => take(algorithm, state, cost, Some(max_wait), now),
-        Op::Peek(cost) => (admit(algorithm, state, cost, None, now), 0),
-        Op::TakeUpTo(most) => take_up_to(algorithm, state, most, now),
-        Op::Charge(cost) => {
-            algorithm.charge(state, cost, now);
-            (Outcome::Allowed, cost)
+/// A question that every algorithm answers. A state that it leaves as it was need not be written.
+pub(crate) trait Ask: Copy {
+    type Answer;
+
+    fn ask<A: Algorithm>(self, algorithm: &A, state: &mut A::State, now: Time) -> Self::Answer;
+
+    /// Whether both counters of a sliding window are to be cleared.
+    fn is_reset(self) -> bool;
+}
+
+/// [`Op::Take`] where only yes or no matters: most of a decision's cost is describing it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allow(pub(crate) u64);
+
+impl Ask for Allow {
+    type Answer = bool;
+
+    #[inline(always)]
+    fn ask<A: Algorithm>(self, algorithm: &A, state: &mut A::State, now: Time) -> bool {
+        algorithm.repair(state, now);
+        !matches!(take(algorithm, state, self.0, None, now).0, Outcome::Refused(_))
+    }
+
+    #[inline(always)]
+    fn is_reset(self) -> bool {
+        false
+    }
+}
+
+impl Ask for Op {
+    type Answer = Decision;
+
+    #[inline]
+    fn ask<A: Algorithm>(self, algorithm: &A, state: &mut A::State, now: Time) -> Decision {
+        algorithm.repair(state, now);
+        let (outcome, granted) = self.apply(algorithm, state, now);
+        describe(algorithm, state, outcome, granted, now)
+    }
+
+    fn is_reset(self) -> bool {
+        self == Op::Reset
+    }
+}
+
+impl Op {
+    #[inline]
+    fn apply<A: Algorithm>(self, algorithm: &A, state: &mut A::State, now: Time) -> (Outcome, u64) {
+        match self {
+            Op::Take(cost) => take(algorithm, state, cost, None, now),
+            Op::Reserve { cost, max_wait } => take(algorithm, state, cost, Some(max_wait), now),
+            Op::Peek(cost) => (admit(algorithm, state, cost, None, now), 0),
+            Op::TakeUpTo(most) => take_up_to(algorithm, state, most, now),
+            Op::Charge(cost) => {
+                algorithm.charge(state, cost, now);
+                (Outcome::Allowed, cost)
+            }
+            Op::Refund(tokens) => {
+                algorithm.refund(state, tokens, now);
+                (Outcome::Allowed, tokens)
+            }
+            Op::Drain => {
+                let all = algorithm.available(state, now).max(0).unsigned_abs();
+                algorithm.spend(state, all, now);
+                (Outcome::Allowed, all)
+            }
+            Op::Reset => {
+                *state = A::State::default();
+                (Outcome::Allowed, 0)
+            }
         }
-        Op::Refund(tokens) => {
-            algorithm.refund(state, tokens, now);
-            (Outcome::Allowed, tokens)
-        }
-        Op::Drain => {
-            let all = algorithm.available(state, now).max(0).unsigned_abs();
-            algorithm.spend(state, all, now);
-            (Outcome::Allowed, all)
-        }
-        Op::Reset => {
-            *state = A::State::default();
-            (Outcome::Allowed, 0)
-        }
-    };
-    describe(algorithm, state, outcome, granted, now)
+    }
 }
 
 #[inline(always)]
@@ -159,15 +207,17 @@ fn take<A: Algorithm>(
 
 #[inline(always)]
 fn admit<A: Algorithm>(algorithm: &A, state: &A::State, cost: u64, asked: Option<Duration>, now: Time) -> Outcome {
+    if algorithm.fits(state, cost, now) {
+        return Outcome::Allowed;
+    }
     let Some(delay) = algorithm.delay(state, cost, now) else {
         return Outcome::Refused(Retry::Never);
     };
-    if delay.is_zero() {
-        return Outcome::Allowed;
-    }
-    match delay.checked_sub(algorithm.patience(cost, asked)) {
-        None | Some(Duration::ZERO) => Outcome::AllowedAfter(delay),
-        Some(too_long) => Outcome::Refused(Retry::After(too_long)),
+    match algorithm.patience(cost, asked) {
+        // The same as below, without its arithmetic.
+        Duration::ZERO => Outcome::Refused(Retry::After(delay)),
+        patience if delay <= patience => Outcome::AllowedAfter(delay),
+        patience => Outcome::Refused(Retry::After(delay - patience)),
     }
 }
 

@@ -1,7 +1,7 @@
 use crate::algorithm::sliding_window::SlidingWindow;
-use crate::algorithm::{Change, Op};
+use crate::algorithm::{Allow, Ask, Change, Op};
 use crate::decision::Decision;
-use crate::limit::{Limit, OneWord, Shape, WideState, Wider, change_limit};
+use crate::limit::{Limit, OneWord, Shape, WideState, change_limit};
 use crate::reservation::{Refunds, Reservation};
 use crate::sync::{AtomicU64, Ordering, lock, update};
 use crate::time::Time;
@@ -46,32 +46,34 @@ impl Cell {
     /// Asks the limit, and keeps what follows from the answer.
     #[inline]
     pub fn decide(&self, limit: &Limit, op: Op, now: Time) -> Decision {
+        self.ask(limit, op, now)
+    }
+
+    /// Takes `cost` tokens or none: [`Op::Take`] for those who need no more than the yes or no, and faster.
+    #[inline(always)]
+    pub fn allow(&self, limit: &Limit, cost: u64, now: Time) -> bool {
+        self.ask(limit, Allow(cost), now)
+    }
+
+    #[inline(always)]
+    fn ask<A: Ask>(&self, limit: &Limit, ask: A, now: Time) -> A::Answer {
+        let [word, _] = &self.words;
         match &limit.0 {
-            Shape::Word(limit) => self.decide_word(limit, op, now),
-            Shape::Pair(limit) => self.decide_pair(limit, op, now),
-            Shape::Wide(limit) => self.decide_wide(limit, op, now),
+            Shape::Word(limit) => update(word, |word| limit.ask(word, ask, now)),
+            Shape::Pair(limit) => self.ask_pair(limit, ask, now),
+            Shape::Wide(limit) => limit.ask(lock(&self.wide).get_or_insert_with(|| limit.fresh()), ask, now),
         }
     }
 
-    #[inline]
-    fn decide_word(&self, limit: &OneWord, op: Op, now: Time) -> Decision {
-        let [word, _] = &self.words;
-        update(word, |word| limit.decide(word, op, now))
-    }
-
-    fn decide_pair(&self, limit: &SlidingWindow, op: Op, now: Time) -> Decision {
+    #[inline(never)]
+    fn ask_pair<A: Ask>(&self, limit: &SlidingWindow, ask: A, now: Time) -> A::Answer {
         let [even, odd] = &self.words;
         let (current, previous) = if limit.turn(now) == 0 { (even, odd) } else { (odd, even) };
-        if op == Op::Reset {
+        if ask.is_reset() {
             previous.store(0, Ordering::Release);
         }
         let previous = previous.load(Ordering::Acquire);
-        update(current, |current| limit.decide_current(current, previous, op, now))
-    }
-
-    fn decide_wide(&self, limit: &Wider, op: Op, now: Time) -> Decision {
-        let mut state = lock(&self.wide);
-        limit.decide(state.get_or_insert_with(|| limit.fresh()), op, now)
+        update(current, |current| limit.ask_current(current, previous, ask, now))
     }
 
     /// Books tokens, now or ahead, if the wait is no longer than `max_wait`.

@@ -7,7 +7,7 @@ use crate::algorithm::sliding_window::SlidingWindow;
 use crate::algorithm::smooth_bursty::SmoothBursty;
 use crate::algorithm::smooth_warming_up::{SmoothWarmingUp, Warmth};
 use crate::algorithm::token_bucket::TokenBucket;
-use crate::algorithm::{Algorithm, Booking, Change, Op, decide};
+use crate::algorithm::{Algorithm, Ask, Booking, Change, Op};
 use crate::decision::Decision;
 use crate::quota::{Quota, QuotaError};
 use crate::time::Time;
@@ -174,12 +174,23 @@ impl Limit {
 
 impl OneWord {
     #[inline(always)]
-    pub(crate) fn decide(&self, word: &mut u64, op: Op, now: Time) -> Decision {
+    pub(crate) fn ask<A: Ask>(&self, word: &mut u64, ask: A, now: Time) -> A::Answer {
+        if let OneWord::TokenBucket(TokenBucket { quota }) = self
+            && let Some(quota) = quota.in_nanos()
+        {
+            return ask.ask(&TokenBucket { quota }, word, now);
+        }
+        self.ask_outlined(word, ask, now)
+    }
+
+    /// Keeps all but the commonest case out of every caller's loop.
+    #[inline(never)]
+    fn ask_outlined<A: Ask>(&self, word: &mut u64, ask: A, now: Time) -> A::Answer {
         match self {
-            OneWord::TokenBucket(limit) => decide(limit, word, op, now),
-            OneWord::LeakyQueue(limit) => decide(limit, word, op, now),
-            OneWord::SmoothBursty(limit) => decide(limit, word, op, now),
-            OneWord::FixedWindow(limit) => decide(limit, word, op, now),
+            OneWord::TokenBucket(limit) => ask.ask(limit, word, now),
+            OneWord::LeakyQueue(limit) => ask.ask(limit, word, now),
+            OneWord::SmoothBursty(limit) => ask.ask(limit, word, now),
+            OneWord::FixedWindow(limit) => ask.ask(limit, word, now),
         }
     }
 
@@ -208,15 +219,24 @@ impl OneWord {
 }
 
 impl Wider {
-    /// Decides on a state, which is replaced by a fresh one if it is another algorithm's.
-    pub(crate) fn decide(&self, state: &mut WideState, op: Op, now: Time) -> Decision {
+    /// Asks about a state, which is replaced by a fresh one if it is another algorithm's.
+    pub(crate) fn ask<A: Ask>(&self, state: &mut WideState, ask: A, now: Time) -> A::Answer {
         match (self, state) {
-            (Wider::SlidingLog(limit), WideState::Log(log)) => decide(limit, log, op, now),
-            (Wider::SmoothWarmingUp(limit), WideState::Warmth(warmth)) => decide(limit, warmth, op, now),
+            (Wider::SlidingLog(limit), WideState::Log(log)) => ask.ask(limit, log, now),
+            (Wider::SmoothWarmingUp(limit), WideState::Warmth(warmth)) => ask.ask(limit, warmth, now),
             (_, other) => {
                 *other = self.fresh();
-                self.decide(other, op, now)
+                self.ask(other, ask, now)
             }
+        }
+    }
+
+    /// When a state will say no more than a fresh one.
+    pub(crate) fn expires(&self, state: &WideState, now: Time) -> Time {
+        now + match (self, state) {
+            (Wider::SlidingLog(limit), WideState::Log(log)) => limit.reset_after(log, now),
+            (Wider::SmoothWarmingUp(limit), WideState::Warmth(warmth)) => limit.reset_after(warmth, now),
+            _ => Duration::ZERO,
         }
     }
 

@@ -72,25 +72,25 @@ impl Ticks {
     }
 
     /// A moment, in ticks.
-    #[inline]
+    #[inline(always)]
     pub(crate) const fn at(self, time: Time) -> u64 {
         (time.as_nanos() << self.shift) & self.mask
     }
 
     /// A duration in nanoseconds, in ticks.
-    #[inline]
+    #[inline(always)]
     pub(crate) const fn of(self, nanos: u64) -> u64 {
         nanos.saturating_mul(1 << self.shift)
     }
 
     /// Ticks in nanoseconds, rounded up.
-    #[inline]
+    #[inline(always)]
     pub(crate) const fn nanos(self, ticks: u64) -> u64 {
         ticks.div_ceil(1 << self.shift)
     }
 
     /// Whether `now` is so late (after the year 2262) that sums with it could overflow.
-    #[inline]
+    #[inline(always)]
     pub(crate) const fn is_too_late(self, now: Time) -> bool {
         self.at(now) > u64::MAX >> 1
     }
@@ -129,14 +129,24 @@ impl Pace {
         self.ticks
     }
 
+    /// The same, known to the compiler as one whose units are nanoseconds, if it is.
+    #[inline(always)]
+    pub(crate) const fn in_nanos(&self) -> Option<Pace> {
+        if self.ratio.is_none() && !self.ticks.is_fine() {
+            Some(Pace { ratio: None, ticks: Ticks::COARSE, ..*self })
+        } else {
+            None
+        }
+    }
+
     /// Now, in units.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn clock(&self, now: Time) -> u64 {
         self.load(self.ticks.at(now))
     }
 
     /// A stored word, in units.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn load(&self, word: u64) -> u64 {
         match &self.ratio {
             None => word,
@@ -145,7 +155,7 @@ impl Pace {
     }
 
     /// The first word that [`load`](Self::load)s as this many units.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn store(&self, units: u64) -> u64 {
         match &self.ratio {
             None => units,
@@ -154,7 +164,7 @@ impl Pace {
     }
 
     /// Nanoseconds from `now` until the clock shows `units`, rounded up: waiting that long is enough.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn until(&self, units: u64, now: Time) -> u64 {
         self.ticks.nanos(self.store(units).saturating_sub(self.ticks.at(now)))
     }
@@ -189,13 +199,13 @@ impl Ratio {
         Some(Ratio { units_per_tick, ticks_per_unit })
     }
 
-    #[inline]
+    #[inline(never)]
     fn units(&self, ticks: u64) -> u64 {
         scale(ticks, self.units_per_tick)
     }
 
     /// The smallest number of ticks that holds `units`.
-    #[inline]
+    #[inline(never)]
     fn ticks(&self, units: u64) -> u64 {
         // The inverse is rounded up and the product down, so this is one too few to one too many.
         let guess = scale(units, self.ticks_per_unit);
@@ -210,7 +220,7 @@ impl Ratio {
 }
 
 /// `n` times a fixed-point number with 63 binary places, no larger than `u64::MAX`.
-#[inline]
+#[inline(always)]
 fn scale(n: u64, factor: u64) -> u64 {
     let product = (u128::from(n) * u128::from(factor)) >> 63;
     u64::try_from(product).unwrap_or(u64::MAX)

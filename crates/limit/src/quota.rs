@@ -118,12 +118,23 @@ impl Quota {
     }
 
     /// The most that can be taken at once.
+    #[inline(always)]
     pub const fn burst(&self) -> u64 {
         self.burst.get()
     }
 
+    #[inline(always)]
     pub(crate) const fn pace(&self) -> &Pace {
         &self.pace
+    }
+
+    /// The same, known to the compiler as one whose tokens take whole nanoseconds, if it is.
+    #[inline(always)]
+    pub(crate) const fn in_nanos(&self) -> Option<Quota> {
+        match self.pace.in_nanos() {
+            Some(pace) => Some(Quota { pace, ..*self }),
+            None => None,
+        }
     }
 }
 

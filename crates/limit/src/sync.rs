@@ -9,7 +9,7 @@ pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Changes a word, as often as it takes for nobody to come in between. A word left as it was is not written.
-#[inline]
+#[inline(always)]
 pub(crate) fn update<R>(word: &AtomicU64, step: impl Fn(&mut u64) -> R) -> R {
     let mut before = word.load(Ordering::Acquire);
     loop {

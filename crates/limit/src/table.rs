@@ -6,22 +6,26 @@ mod memory;
 mod wide;
 
 use crate::algorithm::sliding_window::SlidingWindow;
-use crate::algorithm::{Change, Op};
+use crate::algorithm::{Allow, Ask, Change, Op};
 use crate::decision::Decision;
-use crate::limit::{Limit, OneWord, Shape, change_limit};
+use crate::limit::{Limit, Shape, change_limit};
 use crate::reservation::{Refunds, Reservation};
 use crate::sync::{AtomicU64, Ordering};
 use crate::time::Time;
 use hash::HashKey;
-use line::{Attempt, Line, SLOTS, Tag, update};
+use line::{Attempt, Line, SLOTS, Slot, Tag, update};
 use memory::Lines;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 use wide::WideTable;
 
-/// At its rated capacity a table is half full: then hardly any line and its neighbour are both full.
+/// At its rated capacity a table is half full. One line in twenty-four then has no room for all of its keys,
+/// but only one group in a million.
 const KEYS_PER_LINE: f64 = SLOTS as f64 / 2.0;
+
+/// Lines that help each other out: a key that finds its own line full is kept in another one of its group.
+const GROUP: usize = 8;
 
 /// Requests whose cache misses overlap in [`Table::decide_many`].
 const BATCH: usize = 16;
@@ -96,8 +100,7 @@ impl Table {
             Capacity::Keys(keys) => (keys as f64 / KEYS_PER_LINE).ceil() as usize,
             Capacity::Memory(bytes) => bytes / size_of::<Line>(),
         };
-        // Every line has a neighbour.
-        let lines = lines.max(2).next_multiple_of(2);
+        let lines = lines.max(1).next_multiple_of(GROUP);
         Table {
             lines: Lines::new(lines),
             hash_key: Box::new(HashKey::new(random)),
@@ -109,9 +112,16 @@ impl Table {
     }
 
     /// Asks the limit about one client, and keeps what follows from the answer.
-    #[inline]
+    #[inline(always)]
     pub fn decide<K: Hash + ?Sized>(&self, key: &K, limit: &Limit, op: Op, now: Time) -> Decision {
-        self.decide_hashed(self.hash(key), limit, op, now)
+        self.ask(self.hash(key), limit, op, now)
+    }
+
+    /// Takes `cost` tokens of one client's or none: [`Op::Take`] for those who need no more than the yes or no,
+    /// and faster.
+    #[inline(always)]
+    pub fn allow<K: Hash + ?Sized>(&self, key: &K, limit: &Limit, cost: u64, now: Time) -> bool {
+        self.ask(self.hash(key), limit, Allow(cost), now)
     }
 
     /// Asks about several clients at once, in order, so that their cache misses overlap: about a third of the
@@ -134,21 +144,45 @@ impl Table {
         &self,
         requests: impl IntoIterator<Item = (K, &'a Limit, Op)>,
         now: Time,
-        mut each: impl FnMut(usize, Decision),
+        each: impl FnMut(usize, Decision),
+    ) {
+        self.ask_many(requests, now, each);
+    }
+
+    /// Takes so many tokens of each of several clients', all of a client's or none: [`decide_many`] for those
+    /// who need no more than the yes or no, and faster.
+    ///
+    /// [`decide_many`]: Self::decide_many
+    #[inline]
+    pub fn allow_many<'a, K: Hash>(
+        &self,
+        requests: impl IntoIterator<Item = (K, &'a Limit, u64)>,
+        now: Time,
+        each: impl FnMut(usize, bool),
+    ) {
+        self.ask_many(requests.into_iter().map(|(key, limit, cost)| (key, limit, Allow(cost))), now, each);
+    }
+
+    #[inline(always)]
+    fn ask_many<'a, K: Hash, A: Ask>(
+        &self,
+        requests: impl IntoIterator<Item = (K, &'a Limit, A)>,
+        now: Time,
+        mut each: impl FnMut(usize, A::Answer),
     ) {
         let mut requests = requests.into_iter();
         let mut decided = 0;
         loop {
-            let mut batch = [(); BATCH].map(|()| None);
+            let mut batch = [None; BATCH];
             for slot in &mut batch {
-                let Some((key, limit, op)) = requests.next() else { break };
+                let Some((key, limit, ask)) = requests.next() else { break };
                 let hash = self.hash(&key);
                 self.lines.prefetch(self.line_of(hash));
-                *slot = Some((hash, limit, op));
+                *slot = Some((hash, limit, ask));
             }
             for slot in batch {
-                let Some((hash, limit, op)) = slot else { return };
-                each(decided, self.decide_hashed(hash, limit, op, now));
+                let Some((hash, limit, ask)) = slot else { return };
+                each(decided, self.ask(hash, limit, ask, now));
                 decided += 1;
             }
         }
@@ -167,21 +201,21 @@ impl Table {
     ) -> Result<Reservation, Decision> {
         let hash = self.hash(key);
         let op = Op::Reserve { cost, max_wait };
-        self.refunds(hash).book(now, || self.decide_hashed(hash, limit, op, now))
+        self.refunds(hash).book(now, || self.ask(hash, limit, op, now))
     }
 
     /// Gives back what has not been served of a client's reservation, and says how much that was.
     pub fn cancel<K: Hash + ?Sized>(&self, key: &K, limit: &Limit, reservation: Reservation, now: Time) -> u64 {
         let hash = self.hash(key);
         let tokens = self.refunds(hash).claim(limit, &reservation, now);
-        let _ = self.decide_hashed(hash, limit, Op::Refund(tokens), now);
+        let _ = self.ask(hash, limit, Op::Refund(tokens), now);
         tokens
     }
 
     /// Takes a client over from one limit to another.
     pub fn change<K: Hash + ?Sized>(&self, key: &K, from: &Limit, to: &Limit, change: Change, now: Time) {
         let hash = self.hash(key);
-        let decide = |limit: &Limit, op| self.decide_hashed(hash, limit, op, now);
+        let decide = |limit: &Limit, op| self.ask(hash, limit, op, now);
         change_limit((from, to), change, now, decide, |limit, carry| {
             self.with_word(self.place(hash, limit.is_fine()), now, |word| *word = carry(*word));
         });
@@ -210,18 +244,18 @@ impl Table {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn hash<K: Hash + ?Sized>(&self, key: &K) -> u64 {
         (&*self.hash_key).hash_one(key)
     }
 
     /// The upper bits of the hash choose the line, the lower ones the tag.
-    #[inline]
+    #[inline(always)]
     fn line_of(&self, hash: u64) -> usize {
         ((u128::from(hash) * self.lines.len() as u128) >> 64) as usize
     }
 
-    #[inline]
+    #[inline(always)]
     fn place(&self, hash: u64, fine: bool) -> Place {
         Place { line: self.line_of(hash), tag: Tag::new(hash, fine) }
     }
@@ -231,40 +265,41 @@ impl Table {
         &self.refunds[hash as usize % REFUND_COUNTERS]
     }
 
-    #[inline]
-    fn decide_hashed(&self, hash: u64, limit: &Limit, op: Op, now: Time) -> Decision {
+    #[inline(always)]
+    fn ask<A: Ask>(&self, hash: u64, limit: &Limit, ask: A, now: Time) -> A::Answer {
         match &limit.0 {
-            Shape::Word(limit) => self.decide_word(hash, limit, op, now),
-            Shape::Pair(limit) => self.decide_pair(hash, limit, op, now),
-            Shape::Wide(limit) => self.wide.with(hash, limit, now, |state| limit.decide(state, op, now), &mut |owed| {
-                self.forget(owed);
-            }),
+            Shape::Word(limit) => {
+                let place = self.place(hash, limit.is_fine());
+                self.with_word(place, now, |word| limit.ask(word, ask, now))
+            }
+            Shape::Pair(limit) => self.ask_pair(hash, limit, ask, now),
+            Shape::Wide(limit) => {
+                let (answer, forgiven) = self.wide.ask(hash, limit, ask, now);
+                forgiven.inspect(|owed| self.forget(*owed));
+                answer
+            }
         }
     }
 
-    #[inline]
-    fn decide_word(&self, hash: u64, limit: &OneWord, op: Op, now: Time) -> Decision {
-        self.with_word(self.place(hash, limit.is_fine()), now, |word| limit.decide(word, op, now))
-    }
-
-    fn decide_pair(&self, hash: u64, limit: &SlidingWindow, op: Op, now: Time) -> Decision {
+    #[inline(never)]
+    fn ask_pair<A: Ask>(&self, hash: u64, limit: &SlidingWindow, ask: A, now: Time) -> A::Answer {
         let even = self.place(hash, limit.ticks().is_fine());
         let odd = Place { tag: even.tag.second(), ..even };
         let (current, previous) = if limit.turn(now) == 0 { (even, odd) } else { (odd, even) };
         let previous = self.with_word(previous, now, |word| {
-            if op == Op::Reset {
+            if ask.is_reset() {
                 *word = 0;
             }
             *word
         });
-        self.with_word(current, now, |word| limit.decide_current(word, previous, op, now))
+        self.with_word(current, now, |word| limit.ask_current(word, previous, ask, now))
     }
 
     /// Runs `step` on the word of a key, which is zero for a key that nothing is known of. It may be run
     /// several times; the last one counts.
-    #[inline]
+    #[inline(always)]
     fn with_word<R>(&self, place: Place, now: Time, mut step: impl FnMut(&mut u64) -> R) -> R {
-        let [home, next] = self.neighbours(place.line);
+        let home = self.line(place.line);
         loop {
             if let Some(slot) = home.find(place.tag) {
                 match update(slot, place.tag, &mut step) {
@@ -272,22 +307,18 @@ impl Table {
                     Attempt::Moved => continue,
                 }
             }
-            if let Some(result) = self.with_word_elsewhere([home, next], place.tag, now, &mut step) {
+            if let Some(result) = self.with_word_elsewhere(place, now, &mut step) {
                 return result;
             }
         }
     }
 
     /// The same for a key that is not in its own line. `None` if others interfered.
-    fn with_word_elsewhere<R>(
-        &self,
-        [home, next]: [&Line; 2],
-        tag: Tag,
-        now: Time,
-        step: &mut impl FnMut(&mut u64) -> R,
-    ) -> Option<R> {
+    #[inline(never)]
+    fn with_word_elsewhere<R>(&self, place: Place, now: Time, step: &mut impl FnMut(&mut u64) -> R) -> Option<R> {
+        let (home, tag) = (self.line(place.line), place.tag);
         if home.overflows(now)
-            && let Some(slot) = next.find(tag)
+            && let Some(slot) = self.neighbours(place.line).find_map(|line| line.find(tag))
         {
             return match update(slot, tag, step) {
                 Attempt::Done((result, word)) => {
@@ -299,29 +330,20 @@ impl Table {
         }
         let mut word = 0;
         let result = step(&mut word);
-        if word == 0 || self.settle([home, next], tag, word, now) { Some(result) } else { None }
+        if word == 0 || self.settle(place, word, now) { Some(result) } else { None }
     }
 
     /// Finds a slot for a new key's first word. Fails if others interfered; nothing was then kept.
-    #[cold]
-    fn settle(&self, [home, next]: [&Line; 2], tag: Tag, word: u64, now: Time) -> bool {
-        let (slot, at_home) = match (home.free(now), next.free(now)) {
-            (Some(slot), _) => (slot, true),
-            (None, Some(slot)) => (slot, false),
-            (None, None) => match (home.least_owing(now), next.least_owing(now)) {
-                (Some(here), Some(there)) if there.owed(now) < here.owed(now) => (there, false),
-                (Some(here), _) => (here, true),
-                (None, _) => return true,
-            },
-        };
-        if !at_home {
-            home.mark_overflow(tag.owed(word, now), now);
-        }
+    fn settle(&self, place: Place, word: u64, now: Time) -> bool {
+        let (home, tag) = (self.line(place.line), place.tag);
+        let Some(slot) = self.slot_for(place, word, now) else { return true };
         let forgiven = slot.owed(now);
         if !slot.hand_over(tag) {
             return false;
         }
-        if self.is_double([home, next], tag, now) {
+        let doubles = self.neighbours(place.line).filter(|_| home.overflows(now)).map(|line| line.count(tag));
+        if home.count(tag) + doubles.sum::<usize>() > 1 {
+            // Somebody else is settling the same key.
             slot.give_up(tag);
             return false;
         }
@@ -332,10 +354,19 @@ impl Table {
         filled
     }
 
-    /// Whether two slots bear the tag: somebody else is settling the same key.
-    fn is_double(&self, [home, next]: [&Line; 2], tag: Tag, now: Time) -> bool {
-        let elsewhere = if home.overflows(now) { next.count(tag) } else { 0 };
-        home.count(tag) + elsewhere > 1
+    /// A free slot, at home if possible; otherwise that of the key that owes least.
+    fn slot_for(&self, place: Place, word: u64, now: Time) -> Option<Slot<'_>> {
+        let home = self.line(place.line);
+        if let Some(free) = home.free(now) {
+            return Some(free);
+        }
+        // Before the key goes elsewhere, so that nobody misses it there.
+        home.mark_overflow(place.tag.owed(word, now), now);
+        let free = self.neighbours(place.line).find_map(|line| line.free(now));
+        free.or_else(|| {
+            let group = std::iter::once(home).chain(self.neighbours(place.line));
+            group.filter_map(|line| line.least_owing(now)).min_by_key(|slot| slot.owed(now))
+        })
     }
 
     fn forget(&self, owed: u64) {
@@ -343,10 +374,15 @@ impl Table {
         self.forgotten_nanos.fetch_add(owed, Ordering::Relaxed);
     }
 
-    #[inline]
-    #[expect(clippy::indexing_slicing, reason = "the number of lines is even, and places lie below it")]
-    fn neighbours(&self, line: usize) -> [&Line; 2] {
-        [&self.lines[line], &self.lines[line ^ 1]]
+    #[inline(always)]
+    #[expect(clippy::indexing_slicing, reason = "places are fractions of the length, and groups are whole")]
+    fn line(&self, index: usize) -> &Line {
+        &self.lines[index]
+    }
+
+    /// The other lines of a line's group, nearest first.
+    fn neighbours(&self, index: usize) -> impl Iterator<Item = &Line> {
+        (1..GROUP).map(move |distance| self.line(index ^ distance))
     }
 }
 

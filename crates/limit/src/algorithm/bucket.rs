@@ -13,8 +13,10 @@ use std::time::Duration;
 /// What differs between the limits that keep a bucket.
 pub(crate) trait BucketRule {
     fn quota(&self) -> &Quota;
-    /// See [`Algorithm::delay`]; `cost` is not above what can be booked, and `now` not too late.
+    /// See [`Algorithm::delay`]; `now` is not too late.
     fn delay(&self, bucket: &Bucket<'_>, cost: u64) -> Option<Duration>;
+    /// Whether that is no time at all.
+    fn fits(&self, bucket: &Bucket<'_>, cost: u64) -> bool;
     /// See [`Algorithm::patience`]; cut to what can be booked ahead.
     fn patience(&self, cost: u64, asked: Option<Duration>) -> Duration;
 }
@@ -30,7 +32,7 @@ pub(crate) struct Bucket<'a> {
 }
 
 impl<'a> Bucket<'a> {
-    #[inline]
+    #[inline(always)]
     fn at(quota: &'a Quota, word: u64, now: Time) -> Bucket<'a> {
         let pace = quota.pace();
         let clock = pace.clock(now);
@@ -38,13 +40,13 @@ impl<'a> Bucket<'a> {
     }
 
     /// How long until `units` of what is missing have come in.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn time_for(&self, units: u64) -> Duration {
         Duration::from_nanos(self.pace.until(self.clock.saturating_add(units), self.now))
     }
 
     /// The word that says so many units are missing.
-    #[inline]
+    #[inline(always)]
     fn word(&self, owed: u64) -> u64 {
         self.pace.store(self.clock.saturating_add(owed))
     }
@@ -72,12 +74,12 @@ pub(crate) fn carry(from: &Quota, to: &Quota, word: u64, change: Change, now: Ti
 impl<R: BucketRule> Algorithm for R {
     type State = u64;
 
-    #[inline]
+    #[inline(always)]
     fn limit(&self) -> u64 {
         self.quota().burst()
     }
 
-    #[inline]
+    #[inline(always)]
     fn available(&self, word: &u64, now: Time) -> i64 {
         let bucket = Bucket::at(self.quota(), *word, now);
         let Pace { fill, token, .. } = *bucket.pace;
@@ -88,7 +90,7 @@ impl<R: BucketRule> Algorithm for R {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn delay(&self, word: &u64, cost: u64, now: Time) -> Option<Duration> {
         if self.quota().pace().ticks().is_too_late(now) {
             return None;
@@ -96,12 +98,18 @@ impl<R: BucketRule> Algorithm for R {
         BucketRule::delay(self, &Bucket::at(self.quota(), *word, now), cost)
     }
 
-    #[inline]
+    #[inline(always)]
+    fn fits(&self, word: &u64, cost: u64, now: Time) -> bool {
+        !self.quota().pace().ticks().is_too_late(now)
+            && BucketRule::fits(self, &Bucket::at(self.quota(), *word, now), cost)
+    }
+
+    #[inline(always)]
     fn patience(&self, cost: u64, asked: Option<Duration>) -> Duration {
         BucketRule::patience(self, cost, asked)
     }
 
-    #[inline]
+    #[inline(always)]
     fn spend(&self, word: &mut u64, cost: u64, now: Time) {
         let bucket = Bucket::at(self.quota(), *word, now);
         *word = bucket.word(bucket.owed.saturating_add(cost.saturating_mul(bucket.pace.token)));
@@ -120,13 +128,13 @@ impl<R: BucketRule> Algorithm for R {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn reset_after(&self, word: &u64, now: Time) -> Duration {
         let bucket = Bucket::at(self.quota(), *word, now);
         bucket.time_for(bucket.owed)
     }
 
-    #[inline]
+    #[inline(always)]
     fn repair(&self, word: &mut u64, now: Time) {
         let bucket = Bucket::at(self.quota(), *word, now);
         if bucket.owed > bucket.pace.ceiling {

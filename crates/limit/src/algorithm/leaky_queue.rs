@@ -28,6 +28,10 @@ impl BucketRule for LeakyQueue {
         })
     }
 
+    fn fits(&self, bucket: &Bucket<'_>, cost: u64) -> bool {
+        bucket.owed == 0 && cost <= self.quota.burst()
+    }
+
     /// Until a queue has emptied that just had room.
     fn patience(&self, cost: u64, asked: Option<Duration>) -> Duration {
         let pace = self.quota.pace();

@@ -5,8 +5,7 @@
 
 use super::calendar::Span;
 use super::window::{self, Counter, mul_div_up};
-use super::{Algorithm, Booking, Op, decide};
-use crate::decision::Decision;
+use super::{Algorithm, Ask, Booking};
 use crate::pace::Ticks;
 use crate::quota::Quota;
 use crate::time::{Time, nanos};
@@ -44,14 +43,14 @@ impl SlidingWindow {
         (now.as_nanos() / self.period % 2) as usize
     }
 
-    /// Decides where only the current counter can be written.
-    pub(crate) fn decide_current(&self, current: &mut u64, previous: u64, op: Op, now: Time) -> Decision {
+    /// Asks where only the current counter can be written.
+    pub(crate) fn ask_current<A: Ask>(&self, current: &mut u64, previous: u64, ask: A, now: Time) -> A::Answer {
         let turn = self.turn(now);
         let mut words = if turn == 0 { [*current, previous] } else { [previous, *current] };
-        let decision = decide(self, &mut words, op, now);
+        let answer = ask.ask(self, &mut words, now);
         let [even, odd] = words;
         *current = if turn == 0 { even } else { odd };
-        decision
+        answer
     }
 
     /// The counter of the window `back` windows ago, or an empty one if there was none.

@@ -36,8 +36,11 @@ impl BucketRule for SmoothBursty {
         if cost > self.half() / bucket.pace.token {
             return None;
         }
-        let borrowed = bucket.owed.saturating_sub(bucket.pace.fill);
-        Some(if borrowed == 0 { Duration::ZERO } else { bucket.time_for(borrowed) })
+        Some(bucket.time_for(bucket.owed.saturating_sub(bucket.pace.fill)))
+    }
+
+    fn fits(&self, bucket: &Bucket<'_>, cost: u64) -> bool {
+        cost <= self.half() / bucket.pace.token && bucket.owed <= bucket.pace.fill
     }
 
     fn patience(&self, _cost: u64, asked: Option<Duration>) -> Duration {

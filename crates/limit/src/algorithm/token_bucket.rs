@@ -12,24 +12,28 @@ pub(crate) struct TokenBucket {
 }
 
 impl BucketRule for TokenBucket {
-    #[inline]
+    #[inline(always)]
     fn quota(&self) -> &Quota {
         &self.quota
     }
 
     /// Until the tokens are there.
-    #[inline]
+    #[inline(always)]
     fn delay(&self, bucket: &Bucket<'_>, cost: u64) -> Option<Duration> {
         if cost > self.quota.burst() {
             return None;
         }
         let owed = bucket.owed + cost * bucket.pace.token;
-        let missing = owed.saturating_sub(bucket.pace.fill);
-        Some(if missing == 0 { Duration::ZERO } else { bucket.time_for(missing) })
+        Some(bucket.time_for(owed.saturating_sub(bucket.pace.fill)))
+    }
+
+    #[inline(always)]
+    fn fits(&self, bucket: &Bucket<'_>, cost: u64) -> bool {
+        cost <= self.quota.burst() && bucket.owed + cost * bucket.pace.token <= bucket.pace.fill
     }
 
     /// None of its own. Nobody can book further ahead than a bucket's word reaches.
-    #[inline]
+    #[inline(always)]
     fn patience(&self, _cost: u64, asked: Option<Duration>) -> Duration {
         let pace = self.quota.pace();
         asked.map_or(Duration::ZERO, |asked| asked.min(Duration::from_nanos(pace.nanos(pace.ceiling - pace.fill))))

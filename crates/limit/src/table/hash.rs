@@ -37,7 +37,7 @@ impl HashKey {
 impl<'a> BuildHasher for &'a HashKey {
     type Hasher = KeyHasher<'a>;
 
-    #[inline]
+    #[inline(always)]
     fn build_hasher(&self) -> KeyHasher<'a> {
         KeyHasher { key: self, sum: self.start, at: 0 }
     }
@@ -72,7 +72,7 @@ impl KeyHasher<'_> {
 }
 
 impl Hasher for KeyHasher<'_> {
-    #[inline]
+    #[inline(always)]
     fn finish(&self) -> u64 {
         let upper = (self.sum >> 64) as u64;
         let mixed = (upper ^ (upper >> 32)).wrapping_mul(self.key.last);
@@ -80,7 +80,7 @@ impl Hasher for KeyHasher<'_> {
     }
 
     /// Whole words, then a last one that says how many bytes it holds.
-    #[inline]
+    #[inline(always)]
     fn write(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
         for word in words {
@@ -95,33 +95,33 @@ impl Hasher for KeyHasher<'_> {
         self.add(tail | (rest.len() as u64 + 1) << 56);
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_u8(&mut self, n: u8) {
         self.add(u64::from(n));
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_u16(&mut self, n: u16) {
         self.add(u64::from(n));
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_u32(&mut self, n: u32) {
         self.add(u64::from(n));
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_u64(&mut self, n: u64) {
         self.add(n);
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_u128(&mut self, n: u128) {
         self.add(n as u64);
         self.add((n >> 64) as u64);
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_usize(&mut self, n: usize) {
         self.add(n as u64);
     }

@@ -46,7 +46,7 @@ impl Tag {
 pub(crate) struct Line {
     words: [AtomicU64; SLOTS],
     tags: [AtomicU32; SLOTS],
-    /// Until when a key of this line may be found in the next one, in [`coarse`] time.
+    /// Until when a key of this line may be found in another one of its group, in [`coarse`] time.
     overflow: AtomicU32,
 }
 
@@ -77,7 +77,7 @@ impl Line {
     }
 
     /// The slot that bears this tag.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, tag: Tag) -> Option<(&AtomicU64, &AtomicU32)> {
         // All tags are compared before any branch: which one fits cannot be predicted.
         let mut found = 0_u32;
@@ -108,13 +108,13 @@ impl Line {
         self.slots().filter(|slot| slot.owed(now) > 0).count()
     }
 
-    /// Whether keys of this line may be found in the next one.
-    #[inline]
+    /// Whether keys of this line may be found elsewhere in its group.
+    #[inline(always)]
     pub(crate) fn overflows(&self, now: Time) -> bool {
         self.overflow.load(Ordering::SeqCst) > coarse(now.as_nanos())
     }
 
-    /// Remembers that a key of this line is kept in the next one for so many nanoseconds.
+    /// Remembers that a key of this line is kept elsewhere for so many nanoseconds.
     pub(crate) fn mark_overflow(&self, owed: u64, now: Time) {
         let until = coarse(now.as_nanos().saturating_add(owed)).saturating_add(2);
         if self.overflow.load(Ordering::SeqCst) < until {
@@ -147,7 +147,7 @@ impl Slot<'_> {
 }
 
 /// Changes the word of a slot that bears `tag`.
-#[inline]
+#[inline(always)]
 pub(crate) fn update<R>(
     slot: (&AtomicU64, &AtomicU32),
     tag: Tag,
@@ -171,7 +171,7 @@ pub(crate) fn update<R>(
 }
 
 /// Swaps the word and makes sure of the tag; `None` if the word had changed.
-#[inline]
+#[inline(always)]
 fn swap((word, tag): (&AtomicU64, &AtomicU32), owner: Tag, before: u64, after: u64) -> Option<Attempt<()>> {
     word.compare_exchange(before, after, Ordering::SeqCst, Ordering::Acquire).ok()?;
     if tag.load(Ordering::SeqCst) == owner.0 {

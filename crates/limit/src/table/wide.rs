@@ -4,11 +4,10 @@
 //! is held for one decision. What has expired is dropped when its set is next looked at, and who owes least
 //! is forgotten when a set is full.
 
-use crate::algorithm::Op;
-use crate::decision::Decision;
+use crate::algorithm::Ask;
 use crate::limit::{WideState, Wider};
 use crate::sync::lock;
-use crate::time::Time;
+use crate::time::{Time, nanos};
 use std::sync::{Mutex, OnceLock};
 
 /// Clients per set, on average at the rated capacity and at most.
@@ -35,32 +34,25 @@ impl WideTable {
         WideTable { sets: OnceLock::new(), clients }
     }
 
-    /// Decides on the state of one client. Tells `forget` how many nanoseconds a client was forgiven that had
-    /// to make room.
-    pub(crate) fn with(
-        &self,
-        hash: u64,
-        limit: &Wider,
-        now: Time,
-        decide: impl FnOnce(&mut WideState) -> Decision,
-        forget: &mut impl FnMut(u64),
-    ) -> Decision {
+    /// Asks about one client. Says, too, how many nanoseconds another one was forgiven that had to make room.
+    pub(crate) fn ask<A: Ask>(&self, hash: u64, limit: &Wider, ask: A, now: Time) -> (A::Answer, Option<u64>) {
         let sets = self.sets.get_or_init(|| (0..self.clients.div_ceil(RATED)).map(|_| Mutex::default()).collect());
         let index = ((u128::from(hash) * sets.len() as u128) >> 64) as usize;
-        let Some(set) = sets.get(index) else { return limit.decide(&mut limit.fresh(), Op::Peek(0), now) };
-        let mut set = lock(set);
+        #[expect(clippy::indexing_slicing, reason = "a fraction of the length, of which there is at least one")]
+        let mut set = lock(&sets[index]);
         set.retain(|entry| entry.expires > now || entry.hash == hash);
         let mut entry = match set.iter().position(|entry| entry.hash == hash) {
             Some(known) => set.swap_remove(known),
             None => Entry { hash, state: limit.fresh(), expires: now },
         };
-        let decision = decide(&mut entry.state);
-        entry.expires = now + decision.reset_after;
-        if entry.expires > now {
-            make_room(&mut set, now, forget);
-            set.push(entry);
+        let answer = limit.ask(&mut entry.state, ask, now);
+        entry.expires = limit.expires(&entry.state, now);
+        if entry.expires <= now {
+            return (answer, None);
         }
-        decision
+        let forgiven = make_room(&mut set, now);
+        set.push(entry);
+        (answer, forgiven)
     }
 
     pub(crate) fn occupied(&self, now: Time) -> usize {
@@ -69,14 +61,11 @@ impl WideTable {
     }
 }
 
-/// Forgets the client that owes least, if the set is full.
-fn make_room(set: &mut Vec<Entry>, now: Time, forget: &mut impl FnMut(u64)) {
+/// Forgets the client that owes least, if the set is full, and says how many nanoseconds it was forgiven.
+fn make_room(set: &mut Vec<Entry>, now: Time) -> Option<u64> {
     if set.len() < MOST {
-        return;
+        return None;
     }
-    let least = set.iter().enumerate().min_by_key(|(_, entry)| entry.expires).map(|(index, _)| index);
-    if let Some(index) = least {
-        let forgotten = set.swap_remove(index);
-        forget(u64::try_from(forgotten.expires.since(now).as_nanos()).unwrap_or(u64::MAX));
-    }
+    let (least, _) = set.iter().enumerate().min_by_key(|(_, entry)| entry.expires)?;
+    Some(nanos(set.swap_remove(least).expires.since(now)))
 }
