@@ -27,6 +27,6 @@ pub use clock::{Clock, ManualClock};
 pub use keyed::{KeyedRateLimiter, KeyedRateLimiterBuilder};
 pub use limiter::{RateLimiter, RateLimiterBuilder};
 pub use tollgate_limit::{
-    Blocked, Calendar, CalendarUnit, Capacity, Change, Decision, Forgotten, Limit, Op, Outcome, ParseQuotaError, Quota,
-    QuotaError, Reservation, Retry, Table, Time,
+    Blocked, Calendar, CalendarUnit, Capacity, Cell, Change, Decision, Forgotten, Limit, Op, Outcome, ParseQuotaError,
+    Quota, QuotaError, Reservation, Retry, Table, Time,
 };

@@ -58,6 +58,15 @@ impl Cell {
     #[inline(always)]
     fn ask<A: Ask>(&self, limit: &Limit, ask: A, now: Time) -> A::Answer {
         let [word, _] = &self.words;
+        match limit.plain_bucket() {
+            Some(bucket) => update(word, |word| ask.ask(&bucket, word, now)),
+            None => self.ask_other(limit, ask, now),
+        }
+    }
+
+    #[inline(never)]
+    fn ask_other<A: Ask>(&self, limit: &Limit, ask: A, now: Time) -> A::Answer {
+        let [word, _] = &self.words;
         match &limit.0 {
             Shape::Word(limit) => update(word, |word| limit.ask(word, ask, now)),
             Shape::Pair(limit) => self.ask_pair(limit, ask, now),
@@ -65,7 +74,6 @@ impl Cell {
         }
     }
 
-    #[inline(never)]
     fn ask_pair<A: Ask>(&self, limit: &SlidingWindow, ask: A, now: Time) -> A::Answer {
         let [even, odd] = &self.words;
         let (current, previous) = if limit.turn(now) == 0 { (even, odd) } else { (odd, even) };

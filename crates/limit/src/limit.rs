@@ -6,7 +6,7 @@ use crate::algorithm::sliding_log::{Blocked, Log, SlidingLog};
 use crate::algorithm::sliding_window::SlidingWindow;
 use crate::algorithm::smooth_bursty::SmoothBursty;
 use crate::algorithm::smooth_warming_up::{SmoothWarmingUp, Warmth};
-use crate::algorithm::token_bucket::TokenBucket;
+use crate::algorithm::token_bucket::{PlainBucket, TokenBucket};
 use crate::algorithm::{Algorithm, Ask, Booking, Change, Op};
 use crate::decision::Decision;
 use crate::quota::{Quota, QuotaError};
@@ -146,6 +146,14 @@ impl Limit {
         on_each!(&self.0, algorithm => algorithm.limit())
     }
 
+    #[inline(always)]
+    pub(crate) fn plain_bucket(&self) -> Option<PlainBucket<'_>> {
+        match &self.0 {
+            Shape::Word(OneWord::TokenBucket(limit)) => limit.plain(),
+            _ => None,
+        }
+    }
+
     /// What is left to give back of a booking.
     pub(crate) fn unserved(&self, booking: &Booking, now: Time) -> u64 {
         on_each!(&self.0, algorithm => algorithm.unserved(booking, now))
@@ -175,17 +183,6 @@ impl Limit {
 impl OneWord {
     #[inline(always)]
     pub(crate) fn ask<A: Ask>(&self, word: &mut u64, ask: A, now: Time) -> A::Answer {
-        if let OneWord::TokenBucket(TokenBucket { quota }) = self
-            && let Some(quota) = quota.in_nanos()
-        {
-            return ask.ask(&TokenBucket { quota }, word, now);
-        }
-        self.ask_outlined(word, ask, now)
-    }
-
-    /// Keeps all but the commonest case out of every caller's loop.
-    #[inline(never)]
-    fn ask_outlined<A: Ask>(&self, word: &mut u64, ask: A, now: Time) -> A::Answer {
         match self {
             OneWord::TokenBucket(limit) => ask.ask(limit, word, now),
             OneWord::LeakyQueue(limit) => ask.ask(limit, word, now),

@@ -129,14 +129,16 @@ impl Pace {
         self.ticks
     }
 
-    /// The same, known to the compiler as one whose units are nanoseconds, if it is.
+    /// Whether units and ticks are nanoseconds.
     #[inline(always)]
-    pub(crate) const fn in_nanos(&self) -> Option<Pace> {
-        if self.ratio.is_none() && !self.ticks.is_fine() {
-            Some(Pace { ratio: None, ticks: Ticks::COARSE, ..*self })
-        } else {
-            None
-        }
+    pub(crate) const fn is_in_nanos(&self) -> bool {
+        self.ratio.is_none() && !self.ticks.is_fine()
+    }
+
+    /// The same, for a pace that [is in nanoseconds](Self::is_in_nanos), so that the compiler knows.
+    #[inline(always)]
+    pub(crate) const fn in_nanos(&self) -> Pace {
+        Pace { ratio: None, ticks: Ticks::COARSE, ..*self }
     }
 
     /// Now, in units.

@@ -127,15 +127,6 @@ impl Quota {
     pub(crate) const fn pace(&self) -> &Pace {
         &self.pace
     }
-
-    /// The same, known to the compiler as one whose tokens take whole nanoseconds, if it is.
-    #[inline(always)]
-    pub(crate) const fn in_nanos(&self) -> Option<Quota> {
-        match self.pace.in_nanos() {
-            Some(pace) => Some(Quota { pace, ..*self }),
-            None => None,
-        }
-    }
 }
 
 impl PartialEq for Quota {

@@ -267,10 +267,17 @@ impl Table {
 
     #[inline(always)]
     fn ask<A: Ask>(&self, hash: u64, limit: &Limit, ask: A, now: Time) -> A::Answer {
+        match limit.plain_bucket() {
+            Some(bucket) => self.with_word(self.place(hash, false), now, move |word| ask.ask(&bucket, word, now)),
+            None => self.ask_other(hash, limit, ask, now),
+        }
+    }
+
+    #[inline(never)]
+    fn ask_other<A: Ask>(&self, hash: u64, limit: &Limit, ask: A, now: Time) -> A::Answer {
         match &limit.0 {
             Shape::Word(limit) => {
-                let place = self.place(hash, limit.is_fine());
-                self.with_word(place, now, |word| limit.ask(word, ask, now))
+                self.with_word(self.place(hash, limit.is_fine()), now, move |word| limit.ask(word, ask, now))
             }
             Shape::Pair(limit) => self.ask_pair(hash, limit, ask, now),
             Shape::Wide(limit) => {
@@ -281,33 +288,33 @@ impl Table {
         }
     }
 
-    #[inline(never)]
     fn ask_pair<A: Ask>(&self, hash: u64, limit: &SlidingWindow, ask: A, now: Time) -> A::Answer {
         let even = self.place(hash, limit.ticks().is_fine());
         let odd = Place { tag: even.tag.second(), ..even };
         let (current, previous) = if limit.turn(now) == 0 { (even, odd) } else { (odd, even) };
-        let previous = self.with_word(previous, now, |word| {
+        let previous = self.with_word(previous, now, move |word: &mut u64| {
             if ask.is_reset() {
                 *word = 0;
             }
             *word
         });
-        self.with_word(current, now, |word| limit.ask_current(word, previous, ask, now))
+        self.with_word(current, now, move |word| limit.ask_current(word, previous, ask, now))
     }
 
     /// Runs `step` on the word of a key, which is zero for a key that nothing is known of. It may be run
-    /// several times; the last one counts.
+    /// several times; the last one counts. It is copied to where it is rarely needed, so that the way that is
+    /// common can keep all it knows in registers.
     #[inline(always)]
-    fn with_word<R>(&self, place: Place, now: Time, mut step: impl FnMut(&mut u64) -> R) -> R {
+    fn with_word<R>(&self, place: Place, now: Time, step: impl Fn(&mut u64) -> R + Copy) -> R {
         let home = self.line(place.line);
         loop {
             if let Some(slot) = home.find(place.tag) {
-                match update(slot, place.tag, &mut step) {
+                match update(slot, place.tag, &step) {
                     Attempt::Done((result, _)) => return result,
                     Attempt::Moved => continue,
                 }
             }
-            if let Some(result) = self.with_word_elsewhere(place, now, &mut step) {
+            if let Some(result) = self.with_word_elsewhere(place, now, step) {
                 return result;
             }
         }
@@ -315,12 +322,12 @@ impl Table {
 
     /// The same for a key that is not in its own line. `None` if others interfered.
     #[inline(never)]
-    fn with_word_elsewhere<R>(&self, place: Place, now: Time, step: &mut impl FnMut(&mut u64) -> R) -> Option<R> {
+    fn with_word_elsewhere<R>(&self, place: Place, now: Time, step: impl Fn(&mut u64) -> R) -> Option<R> {
         let (home, tag) = (self.line(place.line), place.tag);
         if home.overflows(now)
             && let Some(slot) = self.neighbours(place.line).find_map(|line| line.find(tag))
         {
-            return match update(slot, tag, step) {
+            return match update(slot, tag, &step) {
                 Attempt::Done((result, word)) => {
                     home.mark_overflow(tag.owed(word, now), now);
                     Some(result)

@@ -12,18 +12,19 @@ use std::time::Duration;
 
 /// What differs between the limits that keep a bucket.
 pub(crate) trait BucketRule {
-    fn quota(&self) -> &Quota;
+    fn burst(&self) -> u64;
+    fn pace(&self) -> Pace;
     /// See [`Algorithm::delay`]; `now` is not too late.
-    fn delay(&self, bucket: &Bucket<'_>, cost: u64) -> Option<Duration>;
+    fn delay(&self, bucket: &Bucket, cost: u64) -> Option<Duration>;
     /// Whether that is no time at all.
-    fn fits(&self, bucket: &Bucket<'_>, cost: u64) -> bool;
+    fn fits(&self, bucket: &Bucket, cost: u64) -> bool;
     /// See [`Algorithm::patience`]; cut to what can be booked ahead.
     fn patience(&self, cost: u64, asked: Option<Duration>) -> Duration;
 }
 
 /// A bucket's word at one moment.
-pub(crate) struct Bucket<'a> {
-    pub(crate) pace: &'a Pace,
+pub(crate) struct Bucket {
+    pub(crate) pace: Pace,
     now: Time,
     /// Now, in units.
     clock: u64,
@@ -31,10 +32,9 @@ pub(crate) struct Bucket<'a> {
     pub(crate) owed: u64,
 }
 
-impl<'a> Bucket<'a> {
+impl Bucket {
     #[inline(always)]
-    fn at(quota: &'a Quota, word: u64, now: Time) -> Bucket<'a> {
-        let pace = quota.pace();
+    fn at(pace: Pace, word: u64, now: Time) -> Bucket {
         let clock = pace.clock(now);
         Bucket { pace, now, clock, owed: pace.load(word).saturating_sub(clock) }
     }
@@ -55,7 +55,7 @@ impl<'a> Bucket<'a> {
 /// The word that under the quota `to` stands for what `word` is under `from`.
 pub(crate) fn carry(from: &Quota, to: &Quota, word: u64, change: Change, now: Time) -> u64 {
     let (old, new) = (from.pace(), to.pace());
-    let owed = u128::from(Bucket::at(from, word, now).owed);
+    let owed = u128::from(Bucket::at(*old, word, now).owed);
     let owed = match change {
         Change::Reset => return 0,
         Change::Proportional => owed * u128::from(new.fill) / u128::from(old.fill),
@@ -68,7 +68,7 @@ pub(crate) fn carry(from: &Quota, to: &Quota, word: u64, change: Change, now: Ti
         }
     };
     let owed = u64::try_from(owed).unwrap_or(u64::MAX).min(new.ceiling);
-    Bucket::at(to, 0, now).word(owed)
+    Bucket::at(*new, 0, now).word(owed)
 }
 
 impl<R: BucketRule> Algorithm for R {
@@ -76,13 +76,13 @@ impl<R: BucketRule> Algorithm for R {
 
     #[inline(always)]
     fn limit(&self) -> u64 {
-        self.quota().burst()
+        self.burst()
     }
 
     #[inline(always)]
     fn available(&self, word: &u64, now: Time) -> i64 {
-        let bucket = Bucket::at(self.quota(), *word, now);
-        let Pace { fill, token, .. } = *bucket.pace;
+        let bucket = Bucket::at(self.pace(), *word, now);
+        let Pace { fill, token, .. } = bucket.pace;
         // Neither is above 2^62, so the casts keep their value.
         match fill.checked_sub(bucket.owed) {
             Some(left) => (left / token) as i64,
@@ -92,16 +92,15 @@ impl<R: BucketRule> Algorithm for R {
 
     #[inline(always)]
     fn delay(&self, word: &u64, cost: u64, now: Time) -> Option<Duration> {
-        if self.quota().pace().ticks().is_too_late(now) {
+        if self.pace().ticks().is_too_late(now) {
             return None;
         }
-        BucketRule::delay(self, &Bucket::at(self.quota(), *word, now), cost)
+        BucketRule::delay(self, &Bucket::at(self.pace(), *word, now), cost)
     }
 
     #[inline(always)]
     fn fits(&self, word: &u64, cost: u64, now: Time) -> bool {
-        !self.quota().pace().ticks().is_too_late(now)
-            && BucketRule::fits(self, &Bucket::at(self.quota(), *word, now), cost)
+        !self.pace().ticks().is_too_late(now) && BucketRule::fits(self, &Bucket::at(self.pace(), *word, now), cost)
     }
 
     #[inline(always)]
@@ -111,18 +110,18 @@ impl<R: BucketRule> Algorithm for R {
 
     #[inline(always)]
     fn spend(&self, word: &mut u64, cost: u64, now: Time) {
-        let bucket = Bucket::at(self.quota(), *word, now);
+        let bucket = Bucket::at(self.pace(), *word, now);
         *word = bucket.word(bucket.owed.saturating_add(cost.saturating_mul(bucket.pace.token)));
     }
 
     fn charge(&self, word: &mut u64, cost: u64, now: Time) {
-        let bucket = Bucket::at(self.quota(), *word, now);
+        let bucket = Bucket::at(self.pace(), *word, now);
         let charged = bucket.owed.saturating_add(cost.saturating_mul(bucket.pace.token));
         *word = bucket.word(charged.min(bucket.pace.deepest).max(bucket.owed));
     }
 
     fn refund(&self, word: &mut u64, tokens: u64, now: Time) {
-        let bucket = Bucket::at(self.quota(), *word, now);
+        let bucket = Bucket::at(self.pace(), *word, now);
         if bucket.owed > 0 {
             *word = bucket.word(bucket.owed.saturating_sub(tokens.saturating_mul(bucket.pace.token)));
         }
@@ -130,13 +129,13 @@ impl<R: BucketRule> Algorithm for R {
 
     #[inline(always)]
     fn reset_after(&self, word: &u64, now: Time) -> Duration {
-        let bucket = Bucket::at(self.quota(), *word, now);
+        let bucket = Bucket::at(self.pace(), *word, now);
         bucket.time_for(bucket.owed)
     }
 
     #[inline(always)]
     fn repair(&self, word: &mut u64, now: Time) {
-        let bucket = Bucket::at(self.quota(), *word, now);
+        let bucket = Bucket::at(self.pace(), *word, now);
         if bucket.owed > bucket.pace.ceiling {
             *word = bucket.word(bucket.pace.fill);
         }
@@ -145,14 +144,14 @@ impl<R: BucketRule> Algorithm for R {
     /// Its tokens are the last before `full_at`, moved ahead by what others gave back. What lies before now
     /// has been served: the bucket has refilled by it and may have been spent again.
     fn unserved(&self, booking: &Booking, now: Time) -> u64 {
-        let pace = self.quota().pace();
+        let pace = self.pace();
         let ahead = pace.clock(booking.full_at).saturating_sub(pace.clock(now));
         let left = ahead.saturating_sub(pace.units_in(booking.moved_ahead));
         (left / pace.token).min(booking.cost)
     }
 
     fn worth(&self, tokens: u64) -> u64 {
-        let pace = self.quota().pace();
+        let pace = self.pace();
         pace.nanos(tokens.saturating_mul(pace.token))
     }
 }

@@ -3,6 +3,7 @@
 //! The tokens missing in the bucket are the requests still in the queue. There is no drip process.
 
 use super::bucket::{Bucket, BucketRule};
+use crate::pace::Pace;
 use crate::quota::Quota;
 use std::time::Duration;
 
@@ -14,12 +15,16 @@ pub(crate) struct LeakyQueue {
 }
 
 impl BucketRule for LeakyQueue {
-    fn quota(&self) -> &Quota {
-        &self.quota
+    fn burst(&self) -> u64 {
+        self.quota.burst()
+    }
+
+    fn pace(&self) -> Pace {
+        *self.quota.pace()
     }
 
     /// Until those in front have left. Where the queue is too full, as much longer as it takes to make room.
-    fn delay(&self, bucket: &Bucket<'_>, cost: u64) -> Option<Duration> {
+    fn delay(&self, bucket: &Bucket, cost: u64) -> Option<Duration> {
         let room = self.quota.burst().checked_sub(cost)? * bucket.pace.token;
         let patience = BucketRule::patience(self, cost, None);
         Some(match bucket.owed.checked_sub(room) {
@@ -28,7 +33,7 @@ impl BucketRule for LeakyQueue {
         })
     }
 
-    fn fits(&self, bucket: &Bucket<'_>, cost: u64) -> bool {
+    fn fits(&self, bucket: &Bucket, cost: u64) -> bool {
         bucket.owed == 0 && cost <= self.quota.burst()
     }
 

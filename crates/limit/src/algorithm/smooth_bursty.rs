@@ -6,6 +6,7 @@
 //! of the store, the word of a bucket.
 
 use super::bucket::{Bucket, BucketRule};
+use crate::pace::Pace;
 use crate::quota::Quota;
 use std::time::Duration;
 
@@ -27,19 +28,23 @@ impl SmoothBursty {
 }
 
 impl BucketRule for SmoothBursty {
-    fn quota(&self) -> &Quota {
-        &self.quota
+    fn burst(&self) -> u64 {
+        self.quota.burst()
+    }
+
+    fn pace(&self) -> Pace {
+        *self.quota.pace()
     }
 
     /// Until what was borrowed is paid back.
-    fn delay(&self, bucket: &Bucket<'_>, cost: u64) -> Option<Duration> {
+    fn delay(&self, bucket: &Bucket, cost: u64) -> Option<Duration> {
         if cost > self.half() / bucket.pace.token {
             return None;
         }
         Some(bucket.time_for(bucket.owed.saturating_sub(bucket.pace.fill)))
     }
 
-    fn fits(&self, bucket: &Bucket<'_>, cost: u64) -> bool {
+    fn fits(&self, bucket: &Bucket, cost: u64) -> bool {
         cost <= self.half() / bucket.pace.token && bucket.owed <= bucket.pace.fill
     }
 

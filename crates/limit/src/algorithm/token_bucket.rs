@@ -1,6 +1,7 @@
 //! Token bucket, which is also GCRA and the leaky bucket as a meter: three views of one number.
 
 use super::bucket::{Bucket, BucketRule};
+use crate::pace::Pace;
 use crate::quota::Quota;
 use std::time::Duration;
 
@@ -13,13 +14,18 @@ pub(crate) struct TokenBucket {
 
 impl BucketRule for TokenBucket {
     #[inline(always)]
-    fn quota(&self) -> &Quota {
-        &self.quota
+    fn burst(&self) -> u64 {
+        self.quota.burst()
+    }
+
+    #[inline(always)]
+    fn pace(&self) -> Pace {
+        *self.quota.pace()
     }
 
     /// Until the tokens are there.
     #[inline(always)]
-    fn delay(&self, bucket: &Bucket<'_>, cost: u64) -> Option<Duration> {
+    fn delay(&self, bucket: &Bucket, cost: u64) -> Option<Duration> {
         if cost > self.quota.burst() {
             return None;
         }
@@ -28,7 +34,7 @@ impl BucketRule for TokenBucket {
     }
 
     #[inline(always)]
-    fn fits(&self, bucket: &Bucket<'_>, cost: u64) -> bool {
+    fn fits(&self, bucket: &Bucket, cost: u64) -> bool {
         cost <= self.quota.burst() && bucket.owed + cost * bucket.pace.token <= bucket.pace.fill
     }
 
@@ -37,5 +43,44 @@ impl BucketRule for TokenBucket {
     fn patience(&self, _cost: u64, asked: Option<Duration>) -> Duration {
         let pace = self.quota.pace();
         asked.map_or(Duration::ZERO, |asked| asked.min(Duration::from_nanos(pace.nanos(pace.ceiling - pace.fill))))
+    }
+}
+
+/// A token bucket whose units are nanoseconds, which the compiler then knows: by far the commonest limit, and
+/// the only one that is compiled into every caller's loop.
+#[derive(Clone, Copy)]
+pub(crate) struct PlainBucket<'a>(&'a TokenBucket);
+
+impl TokenBucket {
+    #[inline(always)]
+    pub(crate) fn plain(&self) -> Option<PlainBucket<'_>> {
+        if self.quota.pace().is_in_nanos() { Some(PlainBucket(self)) } else { None }
+    }
+}
+
+impl BucketRule for PlainBucket<'_> {
+    #[inline(always)]
+    fn burst(&self) -> u64 {
+        self.0.burst()
+    }
+
+    #[inline(always)]
+    fn pace(&self) -> Pace {
+        self.0.quota.pace().in_nanos()
+    }
+
+    #[inline(always)]
+    fn delay(&self, bucket: &Bucket, cost: u64) -> Option<Duration> {
+        BucketRule::delay(self.0, bucket, cost)
+    }
+
+    #[inline(always)]
+    fn fits(&self, bucket: &Bucket, cost: u64) -> bool {
+        BucketRule::fits(self.0, bucket, cost)
+    }
+
+    #[inline(always)]
+    fn patience(&self, cost: u64, asked: Option<Duration>) -> Duration {
+        BucketRule::patience(self.0, cost, asked)
     }
 }

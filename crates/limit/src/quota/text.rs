@@ -105,7 +105,8 @@ impl FromStr for Quota {
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let period = self.period.get();
-        let (names, unit) = UNITS.iter().find(|(_, unit)| period.is_multiple_of(*unit)).copied().unwrap_or((&["nanosecond"], 1));
+        let (names, unit) =
+            UNITS.iter().find(|(_, unit)| period.is_multiple_of(*unit)).copied().unwrap_or((&["nanosecond"], 1));
         let name = names.first().copied().unwrap_or_default();
         write!(f, "{} per ", self.count)?;
         match period / unit {

@@ -1,12 +1,13 @@
 //! A keyed hash that is fast on short keys and whose collisions nobody can aim for.
 //!
-//! A key is read as 64-bit words `m_i`, in a way that no two keys share, and hashed to the upper half of
-//! `k + Σ k_i × m_i mod 2^128` with secret, random 128-bit `k_i`. For any two different keys of up to 256
-//! bytes, both hashes together are uniformly distributed (strong universality: Carter and Wegman; this form
-//! is Dietzfelbinger's), so whoever does not know the secret finds two keys that collide with probability
-//! 2^-64 per pair, whatever the keys. Longer keys are hashed block by block, each block beginning with the
-//! sum of the one before. The products do not depend on each other, so the latency is that of one. A last,
-//! invertible step hides that the sum is linear, in case an attacker does learn about collisions.
+//! A key is read as 64-bit words `m_i`, in a way that no two keys share, and summed up to `k + Σ k_i × m_i mod
+//! 2^128` with secret, random `k_i`. For any two different keys, whatever they are, at most one value of each
+//! `k_i` makes the sums equal, so whoever does not know the secret finds a pair that does with probability
+//! 2^-64 (universal hashing, after Carter and Wegman). Keys longer than a block of 31 words are summed block by
+//! block, each block beginning with the sum of the one before. The products do not depend on each other, so
+//! that the latency is hardly more than that of one. Lastly the two halves of the sum, each hidden by another
+//! secret, are multiplied and folded to 64 bits, which leaves nothing of the sum's linearity to an attacker
+//! who does get to know of a collision.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -16,9 +17,9 @@ const BLOCK: usize = 32;
 /// The secret of a table.
 #[derive(Clone, Debug)]
 pub(crate) struct HashKey {
-    factors: [u128; BLOCK],
+    factors: [u64; BLOCK],
     start: u128,
-    last: u64,
+    fold: [u64; 2],
 }
 
 impl HashKey {
@@ -29,8 +30,11 @@ impl HashKey {
             drawn += 1;
             random.hash_one(drawn)
         };
-        let mut draw_wide = || u128::from(draw()) << 64 | u128::from(draw());
-        HashKey { factors: std::array::from_fn(|_| draw_wide()), start: draw_wide(), last: draw() | 1 }
+        HashKey {
+            factors: std::array::from_fn(|_| draw()),
+            start: u128::from(draw()) << 64 | u128::from(draw()),
+            fold: [draw(), draw()],
+        }
     }
 }
 
@@ -58,8 +62,16 @@ impl KeyHasher<'_> {
         }
         #[expect(clippy::indexing_slicing, reason = "reduced to below the length")]
         let factor = self.key.factors[self.at % BLOCK];
-        self.sum = self.sum.wrapping_add(factor.wrapping_mul(u128::from(word)));
+        self.sum = self.sum.wrapping_add(u128::from(factor) * u128::from(word));
         self.at += 1;
+    }
+
+    #[inline(never)]
+    fn write_long(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        self.add(bytes.len() as u64);
+        words.iter().for_each(|word| self.add(u64::from_le_bytes(*word)));
+        self.add(up_to_seven(rest));
     }
 
     #[cold]
@@ -74,25 +86,39 @@ impl KeyHasher<'_> {
 impl Hasher for KeyHasher<'_> {
     #[inline(always)]
     fn finish(&self) -> u64 {
-        let upper = (self.sum >> 64) as u64;
-        let mixed = (upper ^ (upper >> 32)).wrapping_mul(self.key.last);
-        mixed ^ (mixed >> 32)
+        let [upper, lower] = self.key.fold;
+        let folded = u128::from((self.sum >> 64) as u64 ^ upper) * u128::from(self.sum as u64 ^ lower);
+        (folded >> 64) as u64 ^ folded as u64
     }
 
-    /// Whole words, then a last one that says how many bytes it holds.
+    /// The length, then as many words as it takes. Those of a short key may overlap: it saves the branches that
+    /// would tell them apart.
     #[inline(always)]
     fn write(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<8>();
-        for word in words {
-            self.add(u64::from_le_bytes(*word));
+        if bytes.len() > 32 {
+            return self.write_long(bytes);
         }
-        let tail = match (words.is_empty(), rest.len()) {
-            (_, 0) => 0,
-            // The last eight bytes of the key, without those that have been read already.
-            (false, left) => bytes.last_chunk().map_or(0, |last| u64::from_le_bytes(*last) >> (64 - 8 * left)),
-            (true, _) => short_tail(rest),
+        let [a, b, c, d] = match (bytes.first_chunk::<16>(), bytes.last_chunk::<16>()) {
+            (Some(first), Some(last)) => {
+                let ([a, b], [c, d]) = (halves(first), halves(last));
+                [a, b, c, d]
+            }
+            _ => match (bytes.first_chunk(), bytes.last_chunk()) {
+                (Some(first), Some(last)) => [u64::from_le_bytes(*first), u64::from_le_bytes(*last), 0, 0],
+                _ => [up_to_seven(bytes), 0, 0, 0],
+            },
         };
-        self.add(tail | (rest.len() as u64 + 1) << 56);
+        let words = [bytes.len() as u64, a, b, c, d];
+        match self.key.factors.get(self.at..).and_then(|factors| factors.first_chunk()) {
+            Some(factors) => {
+                let [f, g, h, i, j] = factors.map(u128::from);
+                let [v, w, x, y, z] = words.map(u128::from);
+                let (first, last) = ((f * v).wrapping_add(g * w), (i * y).wrapping_add(j * z));
+                self.sum = self.sum.wrapping_add(first).wrapping_add(h * x).wrapping_add(last);
+                self.at += words.len();
+            }
+            None => words.into_iter().for_each(|word| self.add(word)),
+        }
     }
 
     #[inline(always)]
@@ -127,19 +153,21 @@ impl Hasher for KeyHasher<'_> {
     }
 }
 
-/// Up to seven bytes as a number, read as two halves that may overlap.
+#[inline(always)]
+fn halves(bytes: &[u8; 16]) -> [u64; 2] {
+    let both = u128::from_le_bytes(*bytes);
+    [both as u64, (both >> 64) as u64]
+}
+
+/// Up to seven bytes as a number.
 #[inline]
-fn short_tail(bytes: &[u8]) -> u64 {
-    let shift = |width: usize| 8 * bytes.len().saturating_sub(width);
+fn up_to_seven(bytes: &[u8]) -> u64 {
     match (bytes.first_chunk(), bytes.last_chunk()) {
+        // Two halves, which may overlap.
         (Some(first), Some(last)) => {
-            u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << shift(4)
+            let shift = 8 * (bytes.len() - 4);
+            u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << shift
         }
-        _ => match bytes {
-            [a] => u64::from(*a),
-            [a, b] => u64::from(u16::from_le_bytes([*a, *b])),
-            [a, b, c] => u64::from(u32::from_le_bytes([*a, *b, *c, 0])),
-            _ => 0,
-        },
+        _ => bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)),
     }
 }

@@ -148,11 +148,7 @@ impl Slot<'_> {
 
 /// Changes the word of a slot that bears `tag`.
 #[inline(always)]
-pub(crate) fn update<R>(
-    slot: (&AtomicU64, &AtomicU32),
-    tag: Tag,
-    step: &mut impl FnMut(&mut u64) -> R,
-) -> Attempt<(R, u64)> {
+pub(crate) fn update<R>(slot: (&AtomicU64, &AtomicU32), tag: Tag, step: &impl Fn(&mut u64) -> R) -> Attempt<(R, u64)> {
     loop {
         let before = slot.0.load(Ordering::Acquire);
         let mut after = before;
