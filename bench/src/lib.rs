@@ -1,1 +1,6 @@
+//! What the benchmarks share: workloads, fair timing, and how results are shown.
 
+pub mod memory;
+pub mod report;
+pub mod timing;
+pub mod workload;

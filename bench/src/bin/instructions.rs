@@ -1,5 +1,98 @@
-use std::hint::black_box; use tollgate::*;
-#[inline(never)] fn hot(tb:&Table,k:&str,lim:&Limit,now:Time)->bool{ tb.allow(k,lim,1,now) }
-fn main(){ let lim=Limit::token_bucket("1 per second burst 500000000".parse().unwrap()); let k=String::from("client-0000000000001");
- let tb=Table::new(Capacity::Keys(1000),&std::hash::RandomState::new()); let now=Time::from_nanos(1<<60); let n:u64=std::env::args().nth(1).unwrap().parse().unwrap(); 
- for _ in 0..n { black_box(hot(&tb,black_box(k.as_str()),black_box(&lim),black_box(now))); } }
+//! Instructions per decision, counted by valgrind's callgrind: the same on every run, however busy the machine.
+
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::hint::black_box;
+use std::process::{Command, ExitCode};
+use tollgate::{Capacity, Cell, Limit, Op, Table, Time};
+
+/// More instructions than the baseline by this factor are too many.
+const TOLERANCE: f64 = 1.03;
+
+const WORKS: [&str; 5] = ["unkeyed allow", "unkeyed refuse", "keyed allow", "keyed refuse", "keyed refuse, described"];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["--loop", work, times] => {
+            run(work, times.parse().unwrap_or(0));
+            ExitCode::SUCCESS
+        }
+        [] => report(false, false),
+        ["--check"] => report(true, false),
+        ["--bless"] => report(false, true),
+        _ => {
+            eprintln!("usage: instructions [--check | --bless]");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The loop that is counted. Time stands still and the hash's secret is fixed.
+fn run(work: &str, times: u64) {
+    let now = Time::from_nanos(1_700_000_000_000_000_000);
+    let limit = Limit::token_bucket("1 per second burst 10000000".parse().expect("a quota"));
+    let table = Table::new(Capacity::Keys(1000), &BuildHasherDefault::<DefaultHasher>::default());
+    let cell = Cell::new(&limit, now);
+    let key = "client-0000000000001";
+    if work.contains("refuse") {
+        let _ = (cell.decide(&limit, Op::Drain, now), table.decide(key, &limit, Op::Drain, now));
+    }
+    for _ in 0..times {
+        let limit = black_box(&limit);
+        match work {
+            "unkeyed allow" | "unkeyed refuse" => drop(black_box(cell.allow(limit, 1, now))),
+            "keyed allow" | "keyed refuse" => drop(black_box(table.allow(black_box(key), limit, 1, now))),
+            _ => drop(black_box(table.decide(black_box(key), limit, Op::Take(1), now))),
+        }
+    }
+}
+
+fn report(check: bool, bless: bool) -> ExitCode {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/instructions.txt");
+    let baseline = std::fs::read_to_string(path).unwrap_or_default();
+    let mut grown = false;
+    let mut lines = String::new();
+    for work in WORKS {
+        let Some(count) = count(work) else {
+            eprintln!("cannot run valgrind; install the package `valgrind`");
+            return ExitCode::FAILURE;
+        };
+        let known = baseline.lines().find_map(|line| line.strip_prefix(&format!("{work}: "))?.parse::<f64>().ok());
+        let too_many = known.is_none_or(|known| count > known * TOLERANCE);
+        grown |= too_many;
+        let beside = known.map_or("no baseline".to_owned(), |known| format!("baseline {known:.0}"));
+        println!("{work:<28}{count:>6.0} instructions  ({beside}){}", if too_many { "  grown" } else { "" });
+        lines += &format!("{work}: {count:.0}\n");
+    }
+    if bless && let Err(error) = std::fs::write(path, lines) {
+        eprintln!("cannot write the baseline: {error}");
+        return ExitCode::FAILURE;
+    }
+    if check && grown {
+        println!(
+            "more than 3 % above bench/instructions.txt; make it faster, or accept it with bench/run instructions --bless"
+        );
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+/// Instructions per turn of the loop: what twice as many turns cost more.
+fn count(work: &str) -> Option<f64> {
+    const TURNS: u64 = 20_000;
+    let few = total(work, TURNS)?;
+    let many = total(work, 2 * TURNS)?;
+    Some((many - few) as f64 / TURNS as f64)
+}
+
+fn total(work: &str, turns: u64) -> Option<u64> {
+    let this = std::env::current_exe().ok()?;
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(this)
+        .args(["--loop", work, &turns.to_string()])
+        .output()
+        .ok()?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    text.lines().find_map(|line| line.split("Collected : ").nth(1)?.trim().parse().ok())
+}

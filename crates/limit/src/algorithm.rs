@@ -90,8 +90,11 @@ pub(crate) trait Algorithm {
     /// How long until everything is available again.
     fn reset_after(&self, state: &Self::State, now: Time) -> Duration;
 
-    /// Brings a state into range that no history could have led to, as after a jump of the clock.
-    fn repair(&self, _state: &mut Self::State, _now: Time) {}
+    /// Brings a state into range that no history could have led to, as after a jump of the clock. Such a state
+    /// owes too much; what [fits](Self::fits) needs no repair. Says whether it did anything.
+    fn repair(&self, _state: &mut Self::State, _now: Time) -> bool {
+        false
+    }
 
     /// Remembers that a request of this cost was refused, where that matters.
     fn refused(&self, _state: &mut Self::State, _cost: u64, _now: Time) {}
@@ -134,8 +137,15 @@ impl Ask for Allow {
 
     #[inline(always)]
     fn ask<A: Algorithm>(self, algorithm: &A, state: &mut A::State, now: Time) -> bool {
-        algorithm.repair(state, now);
-        !matches!(take(algorithm, state, self.0, None, now).0, Outcome::Refused(_))
+        let fits = algorithm.fits(state, self.0, now)
+            || algorithm.repair(state, now) && algorithm.fits(state, self.0, now)
+            || matches!(hold_back(algorithm, state, self.0, None, now), Outcome::AllowedAfter(_));
+        if fits {
+            algorithm.spend(state, self.0, now);
+        } else {
+            algorithm.refused(state, self.0, now);
+        }
+        fits
     }
 
     #[inline(always)]
@@ -207,9 +217,12 @@ fn take<A: Algorithm>(
 
 #[inline(always)]
 fn admit<A: Algorithm>(algorithm: &A, state: &A::State, cost: u64, asked: Option<Duration>, now: Time) -> Outcome {
-    if algorithm.fits(state, cost, now) {
-        return Outcome::Allowed;
-    }
+    if algorithm.fits(state, cost, now) { Outcome::Allowed } else { hold_back(algorithm, state, cost, asked, now) }
+}
+
+/// What becomes of a request that does not fit: it waits or is refused.
+#[inline(always)]
+fn hold_back<A: Algorithm>(algorithm: &A, state: &A::State, cost: u64, asked: Option<Duration>, now: Time) -> Outcome {
     let Some(delay) = algorithm.delay(state, cost, now) else {
         return Outcome::Refused(Retry::Never);
     };

@@ -58,9 +58,9 @@ impl Cell {
     #[inline(always)]
     fn ask<A: Ask>(&self, limit: &Limit, ask: A, now: Time) -> A::Answer {
         let [word, _] = &self.words;
-        match limit.plain_bucket() {
-            Some(bucket) => update(word, |word| ask.ask(&bucket, word, now)),
-            None => self.ask_other(limit, ask, now),
+        match &limit.0 {
+            Shape::Plain(bucket) => update(word, |word| ask.ask(bucket, word, now)),
+            _ => self.ask_other(limit, ask, now),
         }
     }
 
@@ -68,6 +68,7 @@ impl Cell {
     fn ask_other<A: Ask>(&self, limit: &Limit, ask: A, now: Time) -> A::Answer {
         let [word, _] = &self.words;
         match &limit.0 {
+            Shape::Plain(bucket) => update(word, |word| ask.ask(bucket, word, now)),
             Shape::Word(limit) => update(word, |word| limit.ask(word, ask, now)),
             Shape::Pair(limit) => self.ask_pair(limit, ask, now),
             Shape::Wide(limit) => limit.ask(lock(&self.wide).get_or_insert_with(|| limit.fresh()), ask, now),

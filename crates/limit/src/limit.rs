@@ -34,6 +34,8 @@ pub struct Limit(pub(crate) Shape);
 /// The algorithms, by the shape of their state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Shape {
+    /// A token bucket of the commonest kind.
+    Plain(PlainBucket),
     Word(OneWord),
     Pair(SlidingWindow),
     Wide(Wider),
@@ -66,6 +68,7 @@ pub(crate) enum WideState {
 macro_rules! on_each {
     ($limit:expr, $algorithm:ident => $code:expr) => {
         match $limit {
+            Shape::Plain($algorithm) => $code,
             Shape::Word(OneWord::TokenBucket($algorithm)) => $code,
             Shape::Word(OneWord::LeakyQueue($algorithm)) => $code,
             Shape::Word(OneWord::SmoothBursty($algorithm)) => $code,
@@ -81,7 +84,10 @@ impl Limit {
     /// Tokens drip in at the quota's rate, up to its burst; a request passes when enough are there. The
     /// default choice: smallest, fastest and exact. GCRA and the leaky bucket as a meter are this, too.
     pub const fn token_bucket(quota: Quota) -> Limit {
-        Limit(Shape::Word(OneWord::TokenBucket(TokenBucket { quota })))
+        match PlainBucket::new(quota) {
+            Some(plain) => Limit(Shape::Plain(plain)),
+            None => Limit(Shape::Word(OneWord::TokenBucket(TokenBucket { quota }))),
+        }
     }
 
     /// Requests leave at the quota's even pace. Up to `burst` of them are inside; each is told how long to wait.
@@ -146,11 +152,12 @@ impl Limit {
         on_each!(&self.0, algorithm => algorithm.limit())
     }
 
-    #[inline(always)]
-    pub(crate) fn plain_bucket(&self) -> Option<PlainBucket<'_>> {
+    /// The algorithm, where its state is one word.
+    fn one_word(&self) -> Option<OneWord> {
         match &self.0 {
-            Shape::Word(OneWord::TokenBucket(limit)) => limit.plain(),
-            _ => None,
+            Shape::Plain(plain) => Some(OneWord::TokenBucket(*plain.bucket())),
+            Shape::Word(limit) => Some(*limit),
+            Shape::Pair(_) | Shape::Wide(_) => None,
         }
     }
 
@@ -254,11 +261,11 @@ pub(crate) fn change_limit(
     decide: impl Fn(&Limit, Op) -> Decision,
     rewrite: impl FnOnce(&OneWord, &dyn Fn(u64) -> u64),
 ) {
-    if let (Shape::Word(old), Shape::Word(new)) = (&from.0, &to.0)
+    if let (Some(old), Some(new)) = (from.one_word(), to.one_word())
         && old.is_fine() == new.is_fine()
-        && new.carry(old, 0, change, now).is_some()
+        && new.carry(&old, 0, change, now).is_some()
     {
-        return rewrite(new, &|word| new.carry(old, word, change, now).unwrap_or(word));
+        return rewrite(&new, &|word| new.carry(&old, word, change, now).unwrap_or(word));
     }
     let before = decide(from, Op::Peek(0));
     let _ = decide(from, Op::Reset);

@@ -6,6 +6,7 @@ mod memory;
 mod wide;
 
 use crate::algorithm::sliding_window::SlidingWindow;
+use crate::algorithm::token_bucket::PlainBucket;
 use crate::algorithm::{Allow, Ask, Change, Op};
 use crate::decision::Decision;
 use crate::limit::{Limit, Shape, change_limit};
@@ -267,15 +268,21 @@ impl Table {
 
     #[inline(always)]
     fn ask<A: Ask>(&self, hash: u64, limit: &Limit, ask: A, now: Time) -> A::Answer {
-        match limit.plain_bucket() {
-            Some(bucket) => self.with_word(self.place(hash, false), now, move |word| ask.ask(&bucket, word, now)),
-            None => self.ask_other(hash, limit, ask, now),
+        match &limit.0 {
+            Shape::Plain(bucket) => self.ask_plain(hash, bucket, ask, now),
+            _ => self.ask_other(hash, limit, ask, now),
         }
+    }
+
+    #[inline(always)]
+    fn ask_plain<A: Ask>(&self, hash: u64, bucket: &PlainBucket, ask: A, now: Time) -> A::Answer {
+        self.with_word(self.place(hash, false), now, move |word| ask.ask(bucket, word, now))
     }
 
     #[inline(never)]
     fn ask_other<A: Ask>(&self, hash: u64, limit: &Limit, ask: A, now: Time) -> A::Answer {
         match &limit.0 {
+            Shape::Plain(bucket) => self.ask_plain(hash, bucket, ask, now),
             Shape::Word(limit) => {
                 self.with_word(self.place(hash, limit.is_fine()), now, move |word| limit.ask(word, ask, now))
             }

@@ -134,11 +134,13 @@ impl<R: BucketRule> Algorithm for R {
     }
 
     #[inline(always)]
-    fn repair(&self, word: &mut u64, now: Time) {
+    fn repair(&self, word: &mut u64, now: Time) -> bool {
         let bucket = Bucket::at(self.pace(), *word, now);
-        if bucket.owed > bucket.pace.ceiling {
+        let broken = bucket.owed > bucket.pace.ceiling;
+        if broken {
             *word = bucket.word(bucket.pace.fill);
         }
+        broken
     }
 
     /// Its tokens are the last before `full_at`, moved ahead by what others gave back. What lies before now

@@ -146,11 +146,13 @@ impl Algorithm for FixedWindow {
         }
     }
 
-    fn repair(&self, word: &mut u64, now: Time) {
+    fn repair(&self, word: &mut u64, now: Time) -> bool {
         let counter = self.counter(now);
-        if counter.used(*word) > counter.ceiling() {
+        let broken = counter.used(*word) > counter.ceiling();
+        if broken {
             *word = counter.word(self.limit);
         }
+        broken
     }
 
     /// All of it until its window ends, nothing afterwards: that window's tokens are gone.

@@ -156,13 +156,9 @@ impl Algorithm for SlidingLog {
     }
 
     /// Entries from the future are moved to now: they then count for one window and no longer.
-    fn repair(&self, log: &mut Log, now: Time) {
-        for entry in log.entries.iter_mut().rev() {
-            if entry.at <= now.as_nanos() {
-                return;
-            }
-            entry.at = now.as_nanos();
-        }
+    fn repair(&self, log: &mut Log, now: Time) -> bool {
+        let from_the_future = log.entries.iter_mut().rev().take_while(|entry| entry.at > now.as_nanos());
+        from_the_future.map(|entry| entry.at = now.as_nanos()).count() > 0
     }
 
     fn refused(&self, log: &mut Log, cost: u64, now: Time) {

@@ -164,11 +164,12 @@ impl Algorithm for SlidingWindow {
         Duration::from_nanos(wait)
     }
 
-    fn repair(&self, words: &mut [u64; 2], now: Time) {
-        let counter = self.counter(0, now);
-        if self.view(words, now).current > counter.deepest() {
+    fn repair(&self, words: &mut [u64; 2], now: Time) -> bool {
+        let broken = self.view(words, now).current > self.counter(0, now).deepest();
+        if broken {
             self.set_current(words, self.limit, now);
         }
+        broken
     }
 
     /// All of it while its window lasts.

@@ -35,7 +35,7 @@ impl BucketRule for TokenBucket {
 
     #[inline(always)]
     fn fits(&self, bucket: &Bucket, cost: u64) -> bool {
-        cost <= self.quota.burst() && bucket.owed + cost * bucket.pace.token <= bucket.pace.fill
+        cost <= self.quota.burst() && bucket.owed <= bucket.pace.fill - cost * bucket.pace.token
     }
 
     /// None of its own. Nobody can book further ahead than a bucket's word reaches.
@@ -48,17 +48,20 @@ impl BucketRule for TokenBucket {
 
 /// A token bucket whose units are nanoseconds, which the compiler then knows: by far the commonest limit, and
 /// the only one that is compiled into every caller's loop.
-#[derive(Clone, Copy)]
-pub(crate) struct PlainBucket<'a>(&'a TokenBucket);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PlainBucket(TokenBucket);
 
-impl TokenBucket {
-    #[inline(always)]
-    pub(crate) fn plain(&self) -> Option<PlainBucket<'_>> {
-        if self.quota.pace().is_in_nanos() { Some(PlainBucket(self)) } else { None }
+impl PlainBucket {
+    pub(crate) const fn new(quota: Quota) -> Option<PlainBucket> {
+        if quota.pace().is_in_nanos() { Some(PlainBucket(TokenBucket { quota })) } else { None }
+    }
+
+    pub(crate) const fn bucket(&self) -> &TokenBucket {
+        &self.0
     }
 }
 
-impl BucketRule for PlainBucket<'_> {
+impl BucketRule for PlainBucket {
     #[inline(always)]
     fn burst(&self) -> u64 {
         self.0.burst()
@@ -71,16 +74,16 @@ impl BucketRule for PlainBucket<'_> {
 
     #[inline(always)]
     fn delay(&self, bucket: &Bucket, cost: u64) -> Option<Duration> {
-        BucketRule::delay(self.0, bucket, cost)
+        BucketRule::delay(&self.0, bucket, cost)
     }
 
     #[inline(always)]
     fn fits(&self, bucket: &Bucket, cost: u64) -> bool {
-        BucketRule::fits(self.0, bucket, cost)
+        BucketRule::fits(&self.0, bucket, cost)
     }
 
     #[inline(always)]
     fn patience(&self, cost: u64, asked: Option<Duration>) -> Duration {
-        BucketRule::patience(self.0, cost, asked)
+        BucketRule::patience(&self.0, cost, asked)
     }
 }
