@@ -29,3 +29,17 @@ pub(crate) fn update<R>(word: &AtomicU64, step: impl Fn(&mut u64) -> R) -> R {
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// Waits for another thread to take the few steps that are left to it.
+pub(crate) fn pause(attempts: u32) {
+    #[cfg(loom)]
+    loom::thread::yield_now();
+    #[cfg(not(loom))]
+    match attempts {
+        0..64 => std::hint::spin_loop(),
+        // It must have been interrupted.
+        _ => std::thread::yield_now(),
+    }
+    #[cfg(loom)]
+    let _ = attempts;
+}

@@ -11,10 +11,10 @@ use crate::algorithm::{Allow, Ask, Change, Op};
 use crate::decision::Decision;
 use crate::limit::{Limit, Shape, change_limit};
 use crate::reservation::{Refunds, Reservation};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, pause};
 use crate::time::Time;
 use hash::HashKey;
-use line::{Attempt, Line, SLOTS, Slot, Tag, update};
+use line::{Attempt, Line, SLOTS, Tag, Turn, update};
 use memory::Lines;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -26,13 +26,13 @@ use wide::WideTable;
 const KEYS_PER_LINE: f64 = SLOTS as f64 / 2.0;
 
 /// Lines that help each other out: a key that finds its own line full is kept in another one of its group.
-const GROUP: usize = 8;
+const GROUP: usize = if cfg!(loom) { 2 } else { 8 };
 
 /// Requests whose cache misses overlap in [`Table::decide_many`].
 const BATCH: usize = 16;
 
 /// Keys share counters of refunds; see [`Refunds`].
-const REFUND_COUNTERS: usize = 256;
+const REFUND_COUNTERS: usize = if cfg!(loom) { 1 } else { 256 };
 
 /// How large a table is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -313,74 +313,85 @@ impl Table {
     /// common can keep all it knows in registers.
     #[inline(always)]
     fn with_word<R>(&self, place: Place, now: Time, step: impl Fn(&mut u64) -> R + Copy) -> R {
-        let home = self.line(place.line);
+        if let Some(slot) = self.line(place.line).find(place.tag)
+            && let Attempt::Done((result, _)) = update(slot, place.tag, &step)
+        {
+            return result;
+        }
+        self.with_word_elsewhere(place, now, step)
+    }
+
+    /// The same for a key that is not in its own line, or whose slot has just changed hands.
+    #[inline(never)]
+    fn with_word_elsewhere<R>(&self, place: Place, now: Time, step: impl Fn(&mut u64) -> R) -> R {
+        let mut attempts = 0;
         loop {
-            if let Some(slot) = home.find(place.tag) {
-                match update(slot, place.tag, &step) {
-                    Attempt::Done((result, _)) => return result,
-                    Attempt::Moved => continue,
+            if let Some(slot) = self.find(place, now) {
+                if let Attempt::Done((result, word)) = update(slot, place.tag, &step) {
+                    self.line(place.line).prolong_overflow(place.tag.owed(word, now), now);
+                    return result;
+                }
+            } else {
+                let mut word = 0;
+                let result = step(&mut word);
+                if word == 0 || self.settle(place, word, now) {
+                    return result;
                 }
             }
-            if let Some(result) = self.with_word_elsewhere(place, now, step) {
-                return result;
-            }
+            pause(attempts);
+            attempts += 1;
         }
     }
 
-    /// The same for a key that is not in its own line. `None` if others interfered.
-    #[inline(never)]
-    fn with_word_elsewhere<R>(&self, place: Place, now: Time, step: impl Fn(&mut u64) -> R) -> Option<R> {
-        let (home, tag) = (self.line(place.line), place.tag);
-        if home.overflows(now)
-            && let Some(slot) = self.neighbours(place.line).find_map(|line| line.find(tag))
-        {
-            return match update(slot, tag, &step) {
-                Attempt::Done((result, word)) => {
-                    home.mark_overflow(tag.owed(word, now), now);
-                    Some(result)
-                }
-                Attempt::Moved => None,
-            };
-        }
-        let mut word = 0;
-        let result = step(&mut word);
-        if word == 0 || self.settle(place, word, now) { Some(result) } else { None }
+    /// The slot of a key, in its line or elsewhere in the group.
+    fn find(&self, place: Place, now: Time) -> Option<(&AtomicU64, &AtomicU32)> {
+        let home = self.line(place.line);
+        let elsewhere = || self.neighbours(place.line).find_map(|line| line.find(place.tag));
+        home.find(place.tag).or_else(|| if home.overflows(now) { elsewhere() } else { None })
     }
 
     /// Finds a slot for a new key's first word. Fails if others interfered; nothing was then kept.
     fn settle(&self, place: Place, word: u64, now: Time) -> bool {
-        let (home, tag) = (self.line(place.line), place.tag);
-        let Some(slot) = self.slot_for(place, word, now) else { return true };
-        let forgiven = slot.owed(now);
-        if !slot.hand_over(tag) {
-            return false;
-        }
-        let doubles = self.neighbours(place.line).filter(|_| home.overflows(now)).map(|line| line.count(tag));
-        if home.count(tag) + doubles.sum::<usize>() > 1 {
-            // Somebody else is settling the same key.
-            slot.give_up(tag);
-            return false;
-        }
-        let filled = slot.fill(tag, word);
-        if filled && forgiven > 0 {
-            self.forget(forgiven);
-        }
-        filled
-    }
-
-    /// A free slot, at home if possible; otherwise that of the key that owes least.
-    fn slot_for(&self, place: Place, word: u64, now: Time) -> Option<Slot<'_>> {
         let home = self.line(place.line);
-        if let Some(free) = home.free(now) {
-            return Some(free);
+        let Some(turn) = home.turn() else { return false };
+        if self.find(place, now).is_some() {
+            // Whose turn it was before has settled the same key.
+            return false;
+        }
+        if let Some(slot) = home.free(now) {
+            return slot.hand_over(&turn, place.tag) && slot.fill(place.tag, word);
         }
         // Before the key goes elsewhere, so that nobody misses it there.
         home.mark_overflow(place.tag.owed(word, now), now);
-        let free = self.neighbours(place.line).find_map(|line| line.free(now));
-        free.or_else(|| {
-            let group = std::iter::once(home).chain(self.neighbours(place.line));
-            group.filter_map(|line| line.least_owing(now)).min_by_key(|slot| slot.owed(now))
-        })
+        for line in self.neighbours(place.line) {
+            if let Some(turn) = line.turn()
+                && let Some(slot) = line.free(now)
+            {
+                return slot.hand_over(&turn, place.tag) && slot.fill(place.tag, word);
+            }
+        }
+        self.displace(&turn, place, word, now)
+    }
+
+    /// Takes the slot of the key that owes least, which is forgotten.
+    fn displace(&self, turn: &Turn<'_>, place: Place, word: u64, now: Time) -> bool {
+        let home = self.line(place.line);
+        let Some(mut least) = home.least_owing(now) else { return true };
+        let mut its_turn = None;
+        for line in self.neighbours(place.line) {
+            if let Some(slot) = line.least_owing(now)
+                && slot.owed(now) < least.owed(now)
+                && let Some(turn) = line.turn()
+            {
+                (least, its_turn) = (slot, Some(turn));
+            }
+        }
+        if !least.hand_over(its_turn.as_ref().unwrap_or(turn), place.tag) {
+            return false;
+        }
+        least.overwrite(word);
+        self.forget(least.owed(now));
+        true
     }
 
     fn forget(&self, owed: u64) {

@@ -189,7 +189,7 @@ mod tests {
         for unit in [CalendarUnit::Minute, CalendarUnit::Week, CalendarUnit::Month, CalendarUnit::Year] {
             for offset in [-80_000, 0, 80_000] {
                 let calendar = Calendar::at_offset(unit, offset).unwrap();
-                assert_eq!(calendar.span(Time::ZERO).start, 0.max(calendar.span(Time::ZERO).start));
+                assert!(calendar.span(Time::ZERO).end() > Time::ZERO);
                 assert!(calendar.span(Time::MAX).start > 0);
             }
         }
