@@ -1,4 +1,5 @@
 //! Timing several contestants on a machine that is never quiet.
+#![expect(clippy::disallowed_methods, reason = "a benchmark reads clocks")]
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -10,16 +11,34 @@ pub struct Comparison {
     pub ratios: Vec<f64>,
 }
 
-/// Runs the contestants in turn, several rounds over, so that whatever else the machine does hits all of them,
-/// and takes the medians. The ratio is the median of the rounds' ratios.
-pub fn compare(rounds: usize, operations: usize, contestants: &mut [&mut dyn FnMut()]) -> Comparison {
+/// How the rounds of a contestant become one figure.
+#[derive(Clone, Copy, Debug)]
+pub enum Of {
+    /// Of one thread the fastest round: whatever else the machine does can only make a round slower.
+    OneThread,
+    /// Of several threads the median: the fastest round is the one in which they met least.
+    Threads,
+}
+
+/// Runs the contestants in turn, several rounds over.
+pub fn compare(of: Of, (rounds, operations): (usize, usize), contestants: &mut [&mut dyn FnMut()]) -> Comparison {
     contestants.iter_mut().for_each(|run| run());
-    let rounds: Vec<Vec<f64>> =
-        (0..rounds).map(|_| contestants.iter_mut().map(|run| time(operations, run)).collect()).collect();
-    let column = |pick: &dyn Fn(&[f64]) -> f64| median(rounds.iter().map(|round| pick(round)).collect());
-    Comparison {
-        nanos: (0..contestants.len()).map(|index| column(&|round| round[index])).collect(),
-        ratios: (0..contestants.len()).map(|index| column(&|round| round[index] / round[0])).collect(),
+    let mut times = vec![Vec::new(); contestants.len()];
+    for _ in 0..rounds {
+        for (times, run) in times.iter_mut().zip(contestants.iter_mut()) {
+            times.push(time(operations, run));
+        }
+    }
+    let nanos: Vec<f64> = times.into_iter().map(|times| figure(of, times)).collect();
+    let ratios = nanos.iter().map(|other| other / nanos[0]).collect();
+    Comparison { nanos, ratios }
+}
+
+fn figure(of: Of, mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    match of {
+        Of::OneThread => times[0],
+        Of::Threads => times[times.len() / 2],
     }
 }
 
@@ -27,11 +46,6 @@ fn time(operations: usize, run: &mut dyn FnMut()) -> f64 {
     let start = Instant::now();
     run();
     start.elapsed().as_nanos() as f64 / operations as f64
-}
-
-fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    numbers[numbers.len() / 2]
 }
 
 /// Runs `work` on so many threads, which all begin at the same time, each with its number.

@@ -5,7 +5,7 @@
 pub struct Random(pub u64);
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -15,7 +15,7 @@ impl Random {
 
     /// Evenly distributed between zero and one.
     pub fn fraction(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+        (self.draw() >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
 
@@ -28,7 +28,7 @@ pub fn key(client: u64) -> String {
 /// order in which they come, so that reading them costs next to nothing.
 pub fn uniform(requests: usize, clients: usize) -> Vec<String> {
     let mut random = Random(7);
-    (0..requests).map(|_| key(random.next() % clients as u64)).collect()
+    (0..requests).map(|_| key(random.draw() % clients as u64)).collect()
 }
 
 /// The same with a few clients that ask most: the `n`th one in proportion to `1 / n^0.99`.
