@@ -30,3 +30,8 @@ pub use tollgate_limit::{
     Blocked, Calendar, CalendarUnit, Capacity, Cell, Change, Decision, Forgotten, Limit, Op, Outcome, ParseQuotaError,
     Quota, QuotaError, Reservation, Retry, Table, Time,
 };
+
+/// The README's example is run, too.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
