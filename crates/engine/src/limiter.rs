@@ -1,8 +1,8 @@
 use crate::clock::Clock;
 use crate::keyed::KeyedRateLimiter;
-use crate::live::LiveLimit;
+use crate::live::LiveGate;
 use std::time::Duration;
-use tollgate_limit::{Cell, Change, Decision, Limit, Op, Quota, Reservation, Time};
+use tollgate_limit::{Change, Decision, Limit, Op, Quota, Reservation, Time};
 
 /// One limit for everybody who asks: a database, an outgoing connection, a whole service.
 ///
@@ -21,9 +21,8 @@ use tollgate_limit::{Cell, Change, Decision, Limit, Op, Quota, Reservation, Time
 /// ```
 #[derive(Debug)]
 pub struct RateLimiter {
-    limit: LiveLimit,
+    gate: LiveGate,
     clock: Clock,
-    cell: Cell,
 }
 
 /// Makes a [`RateLimiter`] that is not the default one.
@@ -44,7 +43,7 @@ impl RateLimiterBuilder {
     /// The limiter.
     pub fn build(self) -> RateLimiter {
         let clock = self.clock.unwrap_or_default();
-        RateLimiter { cell: Cell::new(&self.limit, clock.now()), limit: LiveLimit::new(self.limit), clock }
+        RateLimiter { gate: LiveGate::new(self.limit, clock.now()), clock }
     }
 }
 
@@ -81,15 +80,16 @@ impl RateLimiter {
     #[inline(always)]
     pub fn allow(&self) -> bool {
         let now = self.clock.now();
-        match self.limit.unchanged() {
-            Some(limit) => self.cell.allow(limit, 1, now),
-            None => self.allow_changed(now),
+        match self.gate.unchanged() {
+            Some(gate) if gate.cell.allow(&gate.limit, 1, now) => true,
+            Some(gate) if !gate.cell.has_moved() => false,
+            _ => self.allow_changed(now),
         }
     }
 
     #[cold]
     fn allow_changed(&self, now: Time) -> bool {
-        self.cell.allow(&self.limit.get(), 1, now)
+        self.gate.ask(|gate| gate.cell.allow(&gate.limit, 1, now), |allowed| !allowed)
     }
 
     /// Takes `cost` tokens or none, and tells all there is to tell.
@@ -116,7 +116,8 @@ impl RateLimiter {
     /// ```
     #[inline(always)]
     pub fn decide(&self, op: Op) -> Decision {
-        self.cell.decide(&self.limit.get(), op, self.clock.now())
+        let now = self.clock.now();
+        self.gate.ask(|gate| gate.cell.decide(&gate.limit, op, now), |decision| !decision.is_allowed())
     }
 
     /// Books `cost` tokens, to be used after [`Reservation::wait`], if that is not longer than `max_wait`.
@@ -137,12 +138,14 @@ impl RateLimiter {
     /// # Errors
     /// The refusal, which says when it would be worth asking again. Nothing was taken.
     pub fn reserve(&self, cost: u64, max_wait: Duration) -> Result<Reservation, Decision> {
-        self.cell.reserve(&self.limit.get(), cost, max_wait, self.clock.now())
+        let now = self.clock.now();
+        self.gate.ask(|gate| gate.cell.reserve(&gate.limit, cost, max_wait, now), Result::is_err)
     }
 
     /// Gives back what has not been served yet of a reservation, and says how much that was.
     pub fn cancel(&self, reservation: Reservation) -> u64 {
-        self.cell.cancel(&self.limit.get(), reservation, self.clock.now())
+        let now = self.clock.now();
+        self.gate.hold(|gate| gate.cell.cancel(&gate.limit, reservation, now))
     }
 
     /// Puts another limit in place while others keep asking.
@@ -157,12 +160,12 @@ impl RateLimiter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn change(&self, to: Limit, change: Change) {
-        self.limit.change(to, |from, to| self.cell.change(from, to, change, self.clock.now()));
+        self.gate.change(to, change, self.clock.now());
     }
 
     /// The limit in force.
     pub fn limit(&self) -> Limit {
-        self.limit.get()
+        self.gate.hold(|gate| gate.limit)
     }
 
     /// Blocks the thread until `cost` tokens are its own; first come, first served.

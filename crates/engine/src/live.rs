@@ -1,36 +1,60 @@
 use arc_swap::ArcSwap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use tollgate_limit::Limit;
+use std::thread;
+use tollgate_limit::{Cell, Change, Limit, Time};
 
-/// A limit that can be replaced while it is used. One that never was costs a branch to read.
+/// A limit and its state.
 #[derive(Debug)]
-pub(crate) struct LiveLimit {
-    first: Limit,
-    later: OnceLock<ArcSwap<Limit>>,
+pub(crate) struct Gate {
+    pub(crate) limit: Limit,
+    pub(crate) cell: Cell,
+}
+
+/// A gate that can be replaced while it is used. One that never was costs a branch to pass.
+#[derive(Debug)]
+pub(crate) struct LiveGate {
+    first: Gate,
+    later: OnceLock<ArcSwap<Gate>>,
     changing: Mutex<()>,
 }
 
-impl LiveLimit {
-    pub(crate) fn new(limit: Limit) -> LiveLimit {
-        LiveLimit { first: limit, later: OnceLock::new(), changing: Mutex::new(()) }
+impl LiveGate {
+    pub(crate) fn new(limit: Limit, now: Time) -> LiveGate {
+        let first = Gate { limit, cell: Cell::new(&limit, now) };
+        LiveGate { first, later: OnceLock::new(), changing: Mutex::new(()) }
     }
 
-    /// The limit, if it never was replaced.
+    /// The gate, if it never was replaced.
     #[inline(always)]
-    pub(crate) fn unchanged(&self) -> Option<&Limit> {
+    pub(crate) fn unchanged(&self) -> Option<&Gate> {
         if self.later.get().is_none() { Some(&self.first) } else { None }
     }
 
-    /// The limit in force.
-    pub(crate) fn get(&self) -> Limit {
-        self.later.get().map_or(self.first, |later| **later.load())
+    /// Asks at the gate in force. A refusal by one that was just replaced is none: the next one is asked.
+    pub(crate) fn ask<R>(&self, ask: impl Fn(&Gate) -> R, is_refusal: impl Fn(&R) -> bool) -> R {
+        loop {
+            let later = self.later.get().map(ArcSwap::load_full);
+            let gate = later.as_deref().unwrap_or(&self.first);
+            let answer = ask(gate);
+            if !is_refusal(&answer) || !gate.cell.has_moved() {
+                return answer;
+            }
+            thread::yield_now();
+        }
     }
 
-    /// Puts `to` in place and takes over what was kept under the limit before, one change at a time.
-    pub(crate) fn change(&self, to: Limit, take_over: impl FnOnce(&Limit, &Limit)) {
-        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let from = self.get();
-        self.later.get_or_init(|| ArcSwap::from_pointee(from)).store(Arc::new(to));
-        take_over(&from, &to);
+    /// Asks at the gate in force, which is not replaced meanwhile.
+    pub(crate) fn hold<R>(&self, ask: impl Fn(&Gate) -> R) -> R {
+        let _no_change = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.ask(ask, |_| false)
+    }
+
+    /// Puts another limit in place and takes over what was kept under the one before.
+    pub(crate) fn change(&self, to: Limit, change: Change, now: Time) {
+        self.hold(|gate| {
+            let cell = gate.cell.hand_over(&gate.limit, &to, change, now);
+            let next = Arc::new(Gate { limit: to, cell });
+            self.later.get_or_init(|| ArcSwap::new(Arc::clone(&next))).store(next);
+        });
     }
 }

@@ -126,6 +126,9 @@ pub(crate) trait Ask: Copy {
 
     /// Whether both counters of a sliding window are to be cleared.
     fn is_reset(self) -> bool;
+
+    /// What is answered about a state that has gone over to another limit: not here.
+    fn moved(self) -> Self::Answer;
 }
 
 /// [`Op::Take`] where only yes or no matters: most of a decision's cost is describing it.
@@ -152,6 +155,11 @@ impl Ask for Allow {
     fn is_reset(self) -> bool {
         false
     }
+
+    #[inline(always)]
+    fn moved(self) -> bool {
+        false
+    }
 }
 
 impl Ask for Op {
@@ -166,6 +174,11 @@ impl Ask for Op {
 
     fn is_reset(self) -> bool {
         self == Op::Reset
+    }
+
+    fn moved(self) -> Decision {
+        let outcome = Outcome::Refused(Retry::After(Duration::ZERO));
+        Decision { outcome, granted: 0, limit: 0, remaining: 0, debt: 0, reset_after: Duration::ZERO }
     }
 }
 

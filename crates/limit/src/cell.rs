@@ -1,7 +1,7 @@
 use crate::algorithm::sliding_window::SlidingWindow;
 use crate::algorithm::{Allow, Ask, Change, Op};
 use crate::decision::Decision;
-use crate::limit::{Limit, OneWord, Shape, WideState, change_limit};
+use crate::limit::{Limit, OneWord, Shape, WideState, Wider, change_limit};
 use crate::reservation::{Refunds, Reservation};
 use crate::sync::{AtomicU64, Ordering, lock, update};
 use crate::time::Time;
@@ -29,6 +29,9 @@ pub struct Cell {
     wide: Mutex<Option<WideState>>,
     refunds: Refunds,
 }
+
+/// The words of a cell whose state was [handed over](Cell::hand_over): later than any time.
+const MOVED: u64 = u64::MAX;
 
 impl Cell {
     /// The state of a client that nobody knows yet, at a limit that is created `now`.
@@ -59,7 +62,7 @@ impl Cell {
     fn ask<A: Ask>(&self, limit: &Limit, ask: A, now: Time) -> A::Answer {
         let [word, _] = &self.words;
         match &limit.0 {
-            Shape::Plain(bucket) => update(word, |word| ask.ask(bucket, word, now)),
+            Shape::Plain(bucket) => update(word, |word| unless_moved(word, ask, |word| ask.ask(bucket, word, now))),
             _ => self.ask_other(limit, ask, now),
         }
     }
@@ -68,21 +71,32 @@ impl Cell {
     fn ask_other<A: Ask>(&self, limit: &Limit, ask: A, now: Time) -> A::Answer {
         let [word, _] = &self.words;
         match &limit.0 {
-            Shape::Plain(bucket) => update(word, |word| ask.ask(bucket, word, now)),
-            Shape::Word(limit) => update(word, |word| limit.ask(word, ask, now)),
+            Shape::Plain(bucket) => update(word, |word| unless_moved(word, ask, |word| ask.ask(bucket, word, now))),
+            Shape::Word(limit) => update(word, |word| unless_moved(word, ask, |word| limit.ask(word, ask, now))),
             Shape::Pair(limit) => self.ask_pair(limit, ask, now),
-            Shape::Wide(limit) => limit.ask(lock(&self.wide).get_or_insert_with(|| limit.fresh()), ask, now),
+            Shape::Wide(limit) => self.ask_wide(limit, ask, now),
         }
+    }
+
+    fn ask_wide<A: Ask>(&self, limit: &Wider, ask: A, now: Time) -> A::Answer {
+        let mut state = lock(&self.wide);
+        if self.has_moved() {
+            return ask.moved();
+        }
+        limit.ask(state.get_or_insert_with(|| limit.fresh()), ask, now)
     }
 
     fn ask_pair<A: Ask>(&self, limit: &SlidingWindow, ask: A, now: Time) -> A::Answer {
         let [even, odd] = &self.words;
         let (current, previous) = if limit.turn(now) == 0 { (even, odd) } else { (odd, even) };
         if ask.is_reset() {
-            previous.store(0, Ordering::Release);
+            update(previous, |previous| *previous = if *previous == MOVED { MOVED } else { 0 });
         }
         let previous = previous.load(Ordering::Acquire);
-        update(current, |current| limit.ask_current(current, previous, ask, now))
+        if previous == MOVED {
+            return ask.moved();
+        }
+        update(current, |current| unless_moved(current, ask, |current| limit.ask_current(current, previous, ask, now)))
     }
 
     /// Books tokens, now or ahead, if the wait is no longer than `max_wait`.
@@ -100,10 +114,35 @@ impl Cell {
         tokens
     }
 
-    /// Goes over from one limit to another.
+    /// Goes over from one limit to another, in place. Somebody who asks at the same time may meet the new state
+    /// with the old limit; see [`hand_over`](Self::hand_over) for a change in the midst of requests.
     pub fn change(&self, from: &Limit, to: &Limit, change: Change, now: Time) {
         let [word, _] = &self.words;
         let decide = |limit: &Limit, op| self.decide(limit, op, now);
         change_limit((from, to), change, now, decide, |_, carry| update(word, |word| *word = carry(*word)));
     }
+
+    /// Takes the state out of this cell and into a new one, for another limit. From that moment on this cell
+    /// [has moved](Self::has_moved) and refuses everything, so that not one request is decided by the wrong limit.
+    #[must_use = "the state is in the new cell"]
+    pub fn hand_over(&self, from: &Limit, to: &Limit, change: Change, now: Time) -> Cell {
+        let mut wide = lock(&self.wide);
+        let words = self.words.each_ref().map(|word| word.swap(MOVED, Ordering::AcqRel));
+        let cell =
+            Cell { words: words.map(AtomicU64::new), wide: Mutex::new(wide.take()), refunds: self.refunds.clone() };
+        cell.change(from, to, change, now);
+        cell
+    }
+
+    /// Whether its state was handed over to another cell.
+    #[inline]
+    pub fn has_moved(&self) -> bool {
+        let [word, _] = &self.words;
+        word.load(Ordering::Acquire) == MOVED
+    }
+}
+
+#[inline(always)]
+fn unless_moved<A: Ask>(word: &mut u64, ask: A, answer: impl FnOnce(&mut u64) -> A::Answer) -> A::Answer {
+    if *word == MOVED { ask.moved() } else { answer(word) }
 }

@@ -48,6 +48,12 @@ impl Reservation {
 #[derive(Debug, Default)]
 pub(crate) struct Refunds(AtomicU64);
 
+impl Clone for Refunds {
+    fn clone(&self) -> Refunds {
+        Refunds(AtomicU64::new(self.0.load(Ordering::Acquire)))
+    }
+}
+
 impl Refunds {
     /// Books by `decide`. What others give back from now on moves this booking ahead.
     pub(crate) fn book(&self, now: Time, decide: impl FnOnce() -> Decision) -> Result<Reservation, Decision> {

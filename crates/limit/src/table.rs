@@ -39,7 +39,7 @@ const REFUND_COUNTERS: usize = if cfg!(loom) { 1 } else { 256 };
 pub enum Capacity {
     /// For so many clients that owe something at the same time: 25.6 bytes each.
     Keys(usize),
-    /// In so many bytes.
+    /// In so many bytes, or a little less; at least 512.
     Memory(usize),
 }
 
@@ -97,11 +97,11 @@ impl Table {
     /// An empty table. Its secret is drawn from `random`, in production a fresh
     /// [`RandomState`](std::hash::RandomState), so that nobody can choose keys that collide.
     pub fn new(capacity: Capacity, random: &impl BuildHasher) -> Table {
-        let lines = match capacity {
-            Capacity::Keys(keys) => (keys as f64 / KEYS_PER_LINE).ceil() as usize,
-            Capacity::Memory(bytes) => bytes / size_of::<Line>(),
+        let groups = match capacity {
+            Capacity::Keys(keys) => (keys as f64 / KEYS_PER_LINE / GROUP as f64).ceil() as usize,
+            Capacity::Memory(bytes) => bytes / size_of::<Line>() / GROUP,
         };
-        let lines = lines.max(1).next_multiple_of(GROUP);
+        let lines = groups.max(1) * GROUP;
         Table {
             lines: Lines::new(lines),
             hash_key: Box::new(HashKey::new(random)),

@@ -33,7 +33,10 @@ impl ManualClock {
         let mut waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         self.0.nanos.store(time.as_nanos(), Ordering::SeqCst);
         self.0.moved.notify_all();
-        waiting.drain(..).for_each(Waker::wake);
+        let woken = std::mem::take(&mut *waiting);
+        // Who is woken may look at the clock at once, on this very thread.
+        drop(waiting);
+        woken.into_iter().for_each(Waker::wake);
     }
 
     pub(crate) fn wait_until(&self, time: Time) {
