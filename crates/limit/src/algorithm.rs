@@ -12,6 +12,7 @@ pub(crate) mod token_bucket;
 pub(crate) mod window;
 
 use crate::decision::{Decision, Outcome, Retry};
+use crate::pace::is_too_late;
 use crate::time::Time;
 use std::time::Duration;
 
@@ -96,15 +97,20 @@ pub(crate) trait Algorithm {
         false
     }
 
-    /// Remembers that a request of this cost was refused, where that matters.
-    fn refused(&self, _state: &mut Self::State, _cost: u64, _now: Time) {}
+    /// Remembers that a request of this cost was refused, where that matters, and says whether it does.
+    fn refused(&self, _state: &mut Self::State, _cost: u64, _now: Time) -> bool {
+        false
+    }
 
     /// How many of the tokens of a booking can still be given back without breaking the bound on bursts.
-    fn unserved(&self, booking: &Booking, now: Time) -> u64;
+    fn unserved(&self, state: &Self::State, booking: &Booking, now: Time) -> Unserved;
 
-    /// By how many nanoseconds later bookings move ahead when so many tokens are given back.
-    fn worth(&self, _tokens: u64) -> u64 {
-        0
+    /// The state in which so many tokens are available; negative ones are owed.
+    fn holding(&self, tokens: i64, now: Time) -> Self::State {
+        let mut state = Self::State::default();
+        let missing = i128::from(self.limit()) - i128::from(tokens);
+        self.charge(&mut state, u64::try_from(missing.max(0)).unwrap_or(u64::MAX), now);
+        state
     }
 }
 
@@ -112,10 +118,21 @@ pub(crate) trait Algorithm {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Booking {
     pub(crate) cost: u64,
-    /// When the limit would have been full again after the booking: its tokens are the last before that.
+    pub(crate) made_at: Time,
+    /// What was used of the limit after the booking: its tokens are the last of these.
+    pub(crate) used: u64,
+    /// When the limit would have been full again after the booking.
     pub(crate) full_at: Time,
     /// Nanoseconds' worth of tokens that others have given back since: everything booked moved ahead by that.
     pub(crate) moved_ahead: u64,
+}
+
+/// What can be given back of a booking.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unserved {
+    pub(crate) tokens: u64,
+    /// By how many nanoseconds the bookings behind it move ahead: not at all if there are none.
+    pub(crate) moves: u64,
 }
 
 /// A question that every algorithm answers. A state that it leaves as it was need not be written.
@@ -140,12 +157,13 @@ impl Ask for Allow {
 
     #[inline(always)]
     fn ask<A: Algorithm>(self, algorithm: &A, state: &mut A::State, now: Time) -> bool {
-        let fits = algorithm.fits(state, self.0, now)
-            || algorithm.repair(state, now) && algorithm.fits(state, self.0, now)
-            || matches!(hold_back(algorithm, state, self.0, None, now), Outcome::AllowedAfter(_));
+        let fits = !is_too_late(now)
+            && (algorithm.fits(state, self.0, now)
+                || algorithm.repair(state, now) && algorithm.fits(state, self.0, now)
+                || matches!(hold_back(algorithm, state, self.0, None, now), Outcome::AllowedAfter(_)));
         if fits {
             algorithm.spend(state, self.0, now);
-        } else {
+        } else if !is_too_late(now) {
             algorithm.refused(state, self.0, now);
         }
         fits
@@ -167,6 +185,9 @@ impl Ask for Op {
 
     #[inline]
     fn ask<A: Algorithm>(self, algorithm: &A, state: &mut A::State, now: Time) -> Decision {
+        if is_too_late(now) {
+            return Decision { limit: algorithm.limit(), ..Decision::nothing(Retry::Never) };
+        }
         algorithm.repair(state, now);
         let (outcome, granted) = self.apply(algorithm, state, now);
         describe(algorithm, state, outcome, granted, now)
@@ -177,9 +198,54 @@ impl Ask for Op {
     }
 
     fn moved(self) -> Decision {
-        let outcome = Outcome::Refused(Retry::After(Duration::ZERO));
-        Decision { outcome, granted: 0, limit: 0, remaining: 0, debt: 0, reset_after: Duration::ZERO }
+        Decision::nothing(Retry::After(Duration::ZERO))
     }
+}
+
+/// Gives back what has not been served of a booking.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cancel(pub(crate) Booking);
+
+impl Ask for Cancel {
+    type Answer = Unserved;
+
+    fn ask<A: Algorithm>(self, algorithm: &A, state: &mut A::State, now: Time) -> Unserved {
+        if is_too_late(now) {
+            return Unserved::default();
+        }
+        algorithm.repair(state, now);
+        let unserved = algorithm.unserved(state, &self.0, now);
+        algorithm.refund(state, unserved.tokens, now);
+        unserved
+    }
+
+    fn is_reset(self) -> bool {
+        false
+    }
+
+    fn moved(self) -> Unserved {
+        Unserved::default()
+    }
+}
+
+/// Makes so many tokens available; negative ones are owed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hold(pub(crate) i64);
+
+impl Ask for Hold {
+    type Answer = ();
+
+    fn ask<A: Algorithm>(self, algorithm: &A, state: &mut A::State, now: Time) {
+        if !is_too_late(now) {
+            *state = algorithm.holding(self.0, now);
+        }
+    }
+
+    fn is_reset(self) -> bool {
+        true
+    }
+
+    fn moved(self) {}
 }
 
 impl Op {
@@ -221,8 +287,8 @@ fn take<A: Algorithm>(
 ) -> (Outcome, u64) {
     let outcome = admit(algorithm, state, cost, asked, now);
     if let Outcome::Refused(_) = outcome {
-        algorithm.refused(state, cost, now);
-        return (outcome, 0);
+        let counted = algorithm.refused(state, cost, now);
+        return (if counted { admit(algorithm, state, cost, asked, now) } else { outcome }, 0);
     }
     algorithm.spend(state, cost, now);
     (outcome, cost)

@@ -1,11 +1,11 @@
 use crate::algorithm::sliding_window::SlidingWindow;
-use crate::algorithm::{Allow, Ask, Change, Op};
+use crate::algorithm::{Allow, Ask, Change, Hold, Op};
 use crate::decision::Decision;
-use crate::limit::{Limit, OneWord, Shape, WideState, Wider, change_limit};
+use crate::limit::{Limit, OneWord, Shape, Transition, WideState, Wider};
+use crate::pace::is_too_late;
 use crate::reservation::{Refunds, Reservation};
-use crate::sync::{AtomicU64, Ordering, lock, update};
+use crate::sync::{AtomicU64, Mutex, Ordering, lock, update};
 use crate::time::Time;
-use std::sync::Mutex;
 use std::time::Duration;
 
 /// The state of one client of one limit, shared between threads.
@@ -49,6 +49,9 @@ impl Cell {
     /// Asks the limit, and keeps what follows from the answer.
     #[inline]
     pub fn decide(&self, limit: &Limit, op: Op, now: Time) -> Decision {
+        if op == Op::Reset {
+            return self.refunds.end_era(|| self.ask(limit, op, now));
+        }
         self.ask(limit, op, now)
     }
 
@@ -109,17 +112,24 @@ impl Cell {
 
     /// Gives back what has not been served of a reservation, and says how much that was.
     pub fn cancel(&self, limit: &Limit, reservation: Reservation, now: Time) -> u64 {
-        let tokens = self.refunds.claim(limit, &reservation, now);
-        let _ = self.decide(limit, Op::Refund(tokens), now);
-        tokens
+        self.refunds.give_back(&reservation, |cancel| self.ask(limit, cancel, now))
     }
 
     /// Goes over from one limit to another, in place. Somebody who asks at the same time may meet the new state
     /// with the old limit; see [`hand_over`](Self::hand_over) for a change in the midst of requests.
     pub fn change(&self, from: &Limit, to: &Limit, change: Change, now: Time) {
+        if is_too_late(now) {
+            return;
+        }
         let [word, _] = &self.words;
-        let decide = |limit: &Limit, op| self.decide(limit, op, now);
-        change_limit((from, to), change, now, decide, |_, carry| update(word, |word| *word = carry(*word)));
+        self.refunds.end_era(|| match Transition::new(from, to, change, now) {
+            Transition::Rewrite { carry, .. } => update(word, |word| *word = carry(*word)),
+            Transition::Replace => {
+                let before = self.ask(from, Op::Peek(0), now);
+                let _ = self.ask(from, Op::Reset, now);
+                self.ask(to, Hold(to.carried_over(&before, change)), now);
+            }
+        });
     }
 
     /// Takes the state out of this cell and into a new one, for another limit. From that moment on this cell

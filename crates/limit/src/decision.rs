@@ -56,6 +56,12 @@ pub enum Retry {
 }
 
 impl Decision {
+    /// A refusal about which there is nothing to tell.
+    pub(crate) const fn nothing(retry: Retry) -> Decision {
+        let outcome = Outcome::Refused(retry);
+        Decision { outcome, granted: 0, limit: 0, remaining: 0, debt: 0, reset_after: Duration::ZERO }
+    }
+
     /// Whether the request may go ahead, now or after [`wait`](Self::wait).
     #[inline]
     pub fn is_allowed(&self) -> bool {

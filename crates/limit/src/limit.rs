@@ -7,7 +7,7 @@ use crate::algorithm::sliding_window::SlidingWindow;
 use crate::algorithm::smooth_bursty::SmoothBursty;
 use crate::algorithm::smooth_warming_up::{SmoothWarmingUp, Warmth};
 use crate::algorithm::token_bucket::{PlainBucket, TokenBucket};
-use crate::algorithm::{Algorithm, Ask, Booking, Change, Op};
+use crate::algorithm::{Algorithm, Ask, Change};
 use crate::decision::Decision;
 use crate::quota::{Quota, QuotaError};
 use crate::time::Time;
@@ -161,29 +161,19 @@ impl Limit {
         }
     }
 
-    /// What is left to give back of a booking.
-    pub(crate) fn unserved(&self, booking: &Booking, now: Time) -> u64 {
-        on_each!(&self.0, algorithm => algorithm.unserved(booking, now))
-    }
-
-    /// By how many nanoseconds later bookings move ahead when so many tokens are given back.
-    pub(crate) fn worth(&self, tokens: u64) -> u64 {
-        on_each!(&self.0, algorithm => algorithm.worth(tokens))
-    }
-
-    /// The tokens to charge to a fresh state of this limit so that it stands for `before`, a decision by
-    /// another limit.
-    pub(crate) fn carried_over(&self, before: &Decision, change: Change) -> u64 {
-        let most = self.most();
-        match change {
-            Change::Reset => 0,
-            Change::KeepTokens => most.saturating_sub(before.remaining).saturating_add(before.debt),
+    /// The tokens that this limit makes available after another one has decided `before`.
+    pub(crate) fn carried_over(&self, before: &Decision, change: Change) -> i64 {
+        let most = i128::from(self.most());
+        let available = i128::from(before.remaining) - i128::from(before.debt);
+        let tokens = match change {
+            Change::Reset => most,
+            Change::KeepTokens => available.min(most),
             Change::Proportional => {
-                let used = before.limit.saturating_sub(before.remaining).saturating_add(before.debt);
-                let used = u128::from(used) * u128::from(most) / u128::from(before.limit.max(1));
-                u64::try_from(used).unwrap_or(u64::MAX)
+                let (used, limit) = (i128::from(before.limit) - available, i128::from(before.limit.max(1)));
+                most - (used * most + limit - 1) / limit
             }
-        }
+        };
+        i64::try_from(tokens).unwrap_or(if tokens < 0 { i64::MIN } else { i64::MAX })
     }
 }
 
@@ -210,6 +200,10 @@ impl OneWord {
     /// The word that stands for `from`'s under this limit, where both keep a bucket.
     pub(crate) fn carry(&self, from: &OneWord, word: u64, change: Change, now: Time) -> Option<u64> {
         Some(bucket::carry(from.quota()?, self.quota()?, word, change, now))
+    }
+
+    fn has_bucket(&self) -> bool {
+        self.quota().is_some()
     }
 
     fn quota(&self) -> Option<&Quota> {
@@ -252,23 +246,22 @@ impl Wider {
     }
 }
 
-/// Goes over from one limit to another on a state that is reached by `decide` and, where it is a single word
-/// of the same kind of tick, by `rewrite`.
-pub(crate) fn change_limit(
-    (from, to): (&Limit, &Limit),
-    change: Change,
-    now: Time,
-    decide: impl Fn(&Limit, Op) -> Decision,
-    rewrite: impl FnOnce(&OneWord, &dyn Fn(u64) -> u64),
-) {
-    if let (Some(old), Some(new)) = (from.one_word(), to.one_word())
-        && old.is_fine() == new.is_fine()
-        && new.carry(&old, 0, change, now).is_some()
-    {
-        return rewrite(&new, &|word| new.carry(&old, word, change, now).unwrap_or(word));
+/// How to go over from one limit to another.
+pub(crate) enum Transition<'a> {
+    /// By rewriting the one word that is the state of both.
+    Rewrite { fine: bool, carry: Box<dyn Fn(u64) -> u64 + 'a> },
+    /// By asking the old one how much is left, forgetting that, and giving the new one as much.
+    Replace,
+}
+
+impl<'a> Transition<'a> {
+    pub(crate) fn new(from: &'a Limit, to: &'a Limit, change: Change, now: Time) -> Transition<'a> {
+        match (from.one_word(), to.one_word()) {
+            (Some(old), Some(new)) if old.is_fine() == new.is_fine() && old.has_bucket() && new.has_bucket() => {
+                let carry = move |word| new.carry(&old, word, change, now).unwrap_or(word);
+                Transition::Rewrite { fine: new.is_fine(), carry: Box::new(carry) }
+            }
+            _ => Transition::Replace,
+        }
     }
-    let before = decide(from, Op::Peek(0));
-    let _ = decide(from, Op::Reset);
-    let _ = decide(to, Op::Reset);
-    let _ = decide(to, Op::Charge(to.carried_over(&before, change)));
 }

@@ -29,7 +29,11 @@ const LONGEST_FINE_FILL: u64 = 1 << 58;
 const MOST_DEBT_IN_BURSTS: u64 = 10;
 
 /// Bookings reach at least this far ahead, or as far as the deepest debt where that is further.
-const BOOKING_NANOS: u64 = 3_600_000_000_000;
+pub(crate) const BOOKING_NANOS: u64 = 3_600_000_000_000;
+
+/// By so much the clocks of two callers may differ. What lies further ahead than anything can be was written
+/// before the clock jumped.
+pub(crate) const SKEW_NANOS: u64 = 1_000_000_000;
 
 /// Unit arithmetic of one quota.
 #[derive(Clone, Copy, Debug)]
@@ -40,9 +44,10 @@ pub(crate) struct Pace {
     pub(crate) fill: u64,
     /// The furthest ahead of now that charges can bring a bucket: empty and as deep in debt as it gets.
     pub(crate) deepest: u64,
-    /// The furthest ahead of now that anything can bring a bucket. What is further away was written before
-    /// the clock jumped.
+    /// The furthest ahead of now that anything can bring a bucket.
     pub(crate) ceiling: u64,
+    /// What is further ahead than this was written before the clock jumped.
+    pub(crate) jumped: u64,
     /// `None` where units are ticks.
     ratio: Option<Ratio>,
     ticks: Ticks,
@@ -89,10 +94,22 @@ impl Ticks {
         ticks.div_ceil(1 << self.shift)
     }
 
-    /// Whether `now` is so late (after the year 2262) that sums with it could overflow.
+    /// How far `word` lies ahead of another moment, both in ticks. Fine ticks go round: what is more than half
+    /// a round ahead lies behind.
     #[inline(always)]
-    pub(crate) const fn is_too_late(self, now: Time) -> bool {
-        self.at(now) > u64::MAX >> 1
+    pub(crate) const fn ahead(self, word: u64, moment: u64) -> u64 {
+        if !self.is_fine() {
+            return word.saturating_sub(moment);
+        }
+        let ahead = word.wrapping_sub(moment) & self.mask;
+        // Zero is the word of a client nobody knows, wherever in its round the clock is.
+        if word == 0 || ahead > self.mask >> 1 { 0 } else { ahead }
+    }
+
+    /// A number of ticks, which may be beyond the end of a round, as a word.
+    #[inline(always)]
+    pub(crate) const fn word(self, ticks: u64) -> u64 {
+        ticks & self.mask
     }
 }
 
@@ -120,9 +137,10 @@ impl Pace {
             _ => return Err(QuotaError::TooLong),
         };
         let debt = smaller(fill.saturating_mul(MOST_DEBT_IN_BURSTS), longest);
-        let ahead = larger(debt, ticks.of(BOOKING_NANOS));
         let ratio = Ratio::new(token * count.get(), period);
-        Ok(Pace { token, fill, deepest: fill + debt, ceiling: fill + ahead, ratio, ticks })
+        let ceiling = fill + larger(debt, Ratio::convert(ratio, ticks.of(BOOKING_NANOS)));
+        let jumped = ceiling + Ratio::convert(ratio, ticks.of(SKEW_NANOS));
+        Ok(Pace { token, fill, deepest: fill + debt, ceiling, jumped, ratio, ticks })
     }
 
     pub(crate) const fn ticks(&self) -> Ticks {
@@ -147,16 +165,24 @@ impl Pace {
         self.load(self.ticks.at(now))
     }
 
-    /// A stored word, in units.
+    /// How many units a stored word lies ahead of now.
     #[inline(always)]
-    pub(crate) fn load(&self, word: u64) -> u64 {
+    pub(crate) fn owed(&self, word: u64, now: Time) -> u64 {
+        let moment = self.ticks.at(now);
+        let ahead = self.ticks.ahead(word, moment);
+        self.load(moment + ahead) - self.load(moment)
+    }
+
+    /// Ticks, in units.
+    #[inline(always)]
+    fn load(&self, ticks: u64) -> u64 {
         match &self.ratio {
-            None => word,
-            Some(ratio) => ratio.units(word),
+            None => ticks,
+            Some(ratio) => ratio.units(ticks),
         }
     }
 
-    /// The first word that [`load`](Self::load)s as this many units.
+    /// The first tick at which the clock shows so many units.
     #[inline(always)]
     pub(crate) fn store(&self, units: u64) -> u64 {
         match &self.ratio {
@@ -202,8 +228,15 @@ impl Ratio {
     }
 
     #[inline(never)]
-    fn units(&self, ticks: u64) -> u64 {
+    const fn units(&self, ticks: u64) -> u64 {
         scale(ticks, self.units_per_tick)
+    }
+
+    const fn convert(ratio: Option<Ratio>, ticks: u64) -> u64 {
+        match ratio {
+            None => ticks,
+            Some(ratio) => ratio.units(ticks),
+        }
     }
 
     /// The smallest number of ticks that holds `units`.
@@ -223,7 +256,13 @@ impl Ratio {
 
 /// `n` times a fixed-point number with 63 binary places, no larger than `u64::MAX`.
 #[inline(always)]
-fn scale(n: u64, factor: u64) -> u64 {
-    let product = (u128::from(n) * u128::from(factor)) >> 63;
-    u64::try_from(product).unwrap_or(u64::MAX)
+const fn scale(n: u64, factor: u64) -> u64 {
+    let product = (n as u128 * factor as u128) >> 63;
+    if product > u64::MAX as u128 { u64::MAX } else { product as u64 }
+}
+
+/// Whether `now` is so late (after the year 2262) that sums with it could overflow. Nothing is decided then.
+#[inline(always)]
+pub(crate) const fn is_too_late(now: Time) -> bool {
+    now.as_nanos() > i64::MAX as u64
 }

@@ -1,7 +1,6 @@
-use crate::algorithm::Booking;
+use crate::algorithm::{Booking, Cancel, Unserved};
 use crate::decision::Decision;
-use crate::limit::Limit;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use crate::time::Time;
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ pub struct Reservation {
     made_at: Time,
     /// What [`Refunds`] stood at before the booking.
     refunds: u64,
+    era: u64,
 }
 
 impl Reservation {
@@ -46,37 +46,52 @@ impl Reservation {
 /// One counter may stand for several clients: each then sees more given back than really was, and gets back
 /// less of its own, never more.
 #[derive(Debug, Default)]
-pub(crate) struct Refunds(AtomicU64);
+pub(crate) struct Refunds {
+    given_back: AtomicU64,
+    /// Grows with every reset and every change of limit, after which what was booked before is void.
+    era: AtomicU64,
+    /// Held while something is given back.
+    giving_back: Mutex<()>,
+}
 
 impl Clone for Refunds {
     fn clone(&self) -> Refunds {
-        Refunds(AtomicU64::new(self.0.load(Ordering::Acquire)))
+        let copy = |number: &AtomicU64| AtomicU64::new(number.load(Ordering::Acquire));
+        Refunds { given_back: copy(&self.given_back), era: copy(&self.era), giving_back: Mutex::default() }
     }
 }
 
 impl Refunds {
     /// Books by `decide`. What others give back from now on moves this booking ahead.
     pub(crate) fn book(&self, now: Time, decide: impl FnOnce() -> Decision) -> Result<Reservation, Decision> {
-        let refunds = self.0.load(Ordering::Acquire);
+        let (refunds, era) = (self.given_back.load(Ordering::Acquire), self.era.load(Ordering::Acquire));
         let decision = decide();
-        if decision.is_allowed() { Ok(Reservation { decision, made_at: now, refunds }) } else { Err(decision) }
+        if decision.is_allowed() { Ok(Reservation { decision, made_at: now, refunds, era }) } else { Err(decision) }
     }
 
-    /// The tokens of a reservation that can be given back now. Counts them as given back.
-    pub(crate) fn claim(&self, limit: &Limit, reservation: &Reservation, now: Time) -> u64 {
-        let mut before = self.0.load(Ordering::Acquire);
-        loop {
-            let booking = Booking {
-                cost: reservation.cost(),
-                full_at: reservation.made_at + reservation.decision.reset_after,
-                moved_ahead: before.wrapping_sub(reservation.refunds),
-            };
-            let tokens = limit.unserved(&booking, now);
-            let after = before.wrapping_add(limit.worth(tokens));
-            match self.0.compare_exchange_weak(before, after, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return tokens,
-                Err(changed) => before = changed,
-            }
+    /// Gives back by `cancel` what has not been served of a reservation, and says how much that was.
+    pub(crate) fn give_back(&self, reservation: &Reservation, cancel: impl FnOnce(Cancel) -> Unserved) -> u64 {
+        let _one_at_a_time = lock(&self.giving_back);
+        if self.era.load(Ordering::Acquire) != reservation.era {
+            return 0;
         }
+        let decision = &reservation.decision;
+        let given_back = self.given_back.load(Ordering::Acquire);
+        let unserved = cancel(Cancel(Booking {
+            cost: reservation.cost(),
+            made_at: reservation.made_at,
+            used: decision.limit.saturating_sub(decision.remaining).saturating_add(decision.debt),
+            full_at: reservation.made_at + decision.reset_after,
+            moved_ahead: given_back.wrapping_sub(reservation.refunds),
+        }));
+        self.given_back.store(given_back.wrapping_add(unserved.moves), Ordering::Release);
+        unserved.tokens
+    }
+
+    /// Runs `reset`, after which nothing that was booked before can be given back.
+    pub(crate) fn end_era<R>(&self, reset: impl FnOnce() -> R) -> R {
+        let _nothing_is_given_back = lock(&self.giving_back);
+        self.era.fetch_add(1, Ordering::AcqRel);
+        reset()
     }
 }

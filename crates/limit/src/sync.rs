@@ -1,12 +1,18 @@
-//! The atomics, which the model checker replaces by its own.
+//! Atomics and locks, which the model checker replaces by its own.
 
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+pub(crate) use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicU32, AtomicU64, Ordering},
+};
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+pub(crate) use loom::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicU32, AtomicU64, Ordering},
+};
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 /// Changes a word, as often as it takes for nobody to come in between. A word left as it was is not written.
 #[inline(always)]

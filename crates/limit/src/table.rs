@@ -7,9 +7,10 @@ mod wide;
 
 use crate::algorithm::sliding_window::SlidingWindow;
 use crate::algorithm::token_bucket::PlainBucket;
-use crate::algorithm::{Allow, Ask, Change, Op};
+use crate::algorithm::{Allow, Ask, Change, Hold, Op};
 use crate::decision::Decision;
-use crate::limit::{Limit, Shape, change_limit};
+use crate::limit::{Limit, Shape, Transition};
+use crate::pace::is_too_late;
 use crate::reservation::{Refunds, Reservation};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, pause};
 use crate::time::Time;
@@ -32,7 +33,7 @@ const GROUP: usize = if cfg!(loom) { 2 } else { 8 };
 const BATCH: usize = 16;
 
 /// Keys share counters of refunds; see [`Refunds`].
-const REFUND_COUNTERS: usize = if cfg!(loom) { 1 } else { 256 };
+const REFUND_COUNTERS: usize = if cfg!(loom) { 1 } else { 1024 };
 
 /// How large a table is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +116,11 @@ impl Table {
     /// Asks the limit about one client, and keeps what follows from the answer.
     #[inline(always)]
     pub fn decide<K: Hash + ?Sized>(&self, key: &K, limit: &Limit, op: Op, now: Time) -> Decision {
-        self.ask(self.hash(key), limit, op, now)
+        let hash = self.hash(key);
+        if op == Op::Reset {
+            return self.refunds(hash).end_era(|| self.ask(hash, limit, op, now));
+        }
+        self.ask(hash, limit, op, now)
     }
 
     /// Takes `cost` tokens of one client's or none: [`Op::Take`] for those who need no more than the yes or no,
@@ -208,17 +213,24 @@ impl Table {
     /// Gives back what has not been served of a client's reservation, and says how much that was.
     pub fn cancel<K: Hash + ?Sized>(&self, key: &K, limit: &Limit, reservation: Reservation, now: Time) -> u64 {
         let hash = self.hash(key);
-        let tokens = self.refunds(hash).claim(limit, &reservation, now);
-        let _ = self.ask(hash, limit, Op::Refund(tokens), now);
-        tokens
+        self.refunds(hash).give_back(&reservation, |cancel| self.ask(hash, limit, cancel, now))
     }
 
     /// Takes a client over from one limit to another.
     pub fn change<K: Hash + ?Sized>(&self, key: &K, from: &Limit, to: &Limit, change: Change, now: Time) {
+        if is_too_late(now) {
+            return;
+        }
         let hash = self.hash(key);
-        let decide = |limit: &Limit, op| self.ask(hash, limit, op, now);
-        change_limit((from, to), change, now, decide, |limit, carry| {
-            self.with_word(self.place(hash, limit.is_fine()), now, |word| *word = carry(*word));
+        self.refunds(hash).end_era(|| match Transition::new(from, to, change, now) {
+            Transition::Rewrite { fine, carry } => {
+                self.with_word(self.place(hash, fine), now, |word| *word = carry(*word));
+            }
+            Transition::Replace => {
+                let before = self.ask(hash, from, Op::Peek(0), now);
+                let _ = self.ask(hash, from, Op::Reset, now);
+                self.ask(hash, to, Hold(to.carried_over(&before, change)), now);
+            }
         });
     }
 

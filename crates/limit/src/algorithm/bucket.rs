@@ -4,7 +4,7 @@
 //! time passes. The three differ in [`BucketRule`] alone: how long a request is held back, and how long it
 //! lets itself be held back.
 
-use super::{Algorithm, Booking, Change};
+use super::{Algorithm, Booking, Change, Unserved};
 use crate::pace::Pace;
 use crate::quota::Quota;
 use crate::time::Time;
@@ -14,10 +14,14 @@ use std::time::Duration;
 pub(crate) trait BucketRule {
     fn burst(&self) -> u64;
     fn pace(&self) -> Pace;
-    /// See [`Algorithm::delay`]; `now` is not too late.
+    /// See [`Algorithm::delay`].
     fn delay(&self, bucket: &Bucket, cost: u64) -> Option<Duration>;
     /// Whether that is no time at all.
     fn fits(&self, bucket: &Bucket, cost: u64) -> bool;
+    /// Whether somebody may still be waiting for the time that was told.
+    fn is_waited_for(&self, bucket: &Bucket) -> bool {
+        bucket.owed > bucket.pace.fill
+    }
     /// See [`Algorithm::patience`]; cut to what can be booked ahead.
     fn patience(&self, cost: u64, asked: Option<Duration>) -> Duration;
 }
@@ -36,7 +40,7 @@ impl Bucket {
     #[inline(always)]
     fn at(pace: Pace, word: u64, now: Time) -> Bucket {
         let clock = pace.clock(now);
-        Bucket { pace, now, clock, owed: pace.load(word).saturating_sub(clock) }
+        Bucket { pace, now, clock, owed: pace.owed(word, now) }
     }
 
     /// How long until `units` of what is missing have come in.
@@ -48,7 +52,7 @@ impl Bucket {
     /// The word that says so many units are missing.
     #[inline(always)]
     fn word(&self, owed: u64) -> u64 {
-        self.pace.store(self.clock.saturating_add(owed))
+        self.pace.ticks().word(self.pace.store(self.clock.saturating_add(owed)))
     }
 }
 
@@ -58,12 +62,12 @@ pub(crate) fn carry(from: &Quota, to: &Quota, word: u64, change: Change, now: Ti
     let owed = u128::from(Bucket::at(*old, word, now).owed);
     let owed = match change {
         Change::Reset => return 0,
-        Change::Proportional => owed * u128::from(new.fill) / u128::from(old.fill),
+        Change::Proportional => (owed * u128::from(new.fill)).div_ceil(u128::from(old.fill)),
         Change::KeepTokens => {
-            let in_new_units = |units: u128| units * u128::from(new.token) / u128::from(old.token);
+            let (new_token, old_token) = (u128::from(new.token), u128::from(old.token));
             match u128::from(old.fill).checked_sub(owed) {
-                Some(tokens) => u128::from(new.fill).saturating_sub(in_new_units(tokens)),
-                None => u128::from(new.fill) + in_new_units(owed - u128::from(old.fill)),
+                Some(left) => u128::from(new.fill).saturating_sub(left * new_token / old_token),
+                None => u128::from(new.fill) + ((owed - u128::from(old.fill)) * new_token).div_ceil(old_token),
             }
         }
     };
@@ -92,15 +96,12 @@ impl<R: BucketRule> Algorithm for R {
 
     #[inline(always)]
     fn delay(&self, word: &u64, cost: u64, now: Time) -> Option<Duration> {
-        if self.pace().ticks().is_too_late(now) {
-            return None;
-        }
         BucketRule::delay(self, &Bucket::at(self.pace(), *word, now), cost)
     }
 
     #[inline(always)]
     fn fits(&self, word: &u64, cost: u64, now: Time) -> bool {
-        !self.pace().ticks().is_too_late(now) && BucketRule::fits(self, &Bucket::at(self.pace(), *word, now), cost)
+        BucketRule::fits(self, &Bucket::at(self.pace(), *word, now), cost)
     }
 
     #[inline(always)]
@@ -136,7 +137,7 @@ impl<R: BucketRule> Algorithm for R {
     #[inline(always)]
     fn repair(&self, word: &mut u64, now: Time) -> bool {
         let bucket = Bucket::at(self.pace(), *word, now);
-        let broken = bucket.owed > bucket.pace.ceiling;
+        let broken = bucket.owed > bucket.pace.jumped;
         if broken {
             *word = bucket.word(bucket.pace.fill);
         }
@@ -145,15 +146,20 @@ impl<R: BucketRule> Algorithm for R {
 
     /// Its tokens are the last before `full_at`, moved ahead by what others gave back. What lies before now
     /// has been served: the bucket has refilled by it and may have been spent again.
-    fn unserved(&self, booking: &Booking, now: Time) -> u64 {
-        let pace = self.pace();
-        let ahead = pace.clock(booking.full_at).saturating_sub(pace.clock(now));
+    ///
+    /// While others wait behind it nothing can be given back: it would be sold again for the time at which the
+    /// last of them was told to go.
+    fn unserved(&self, word: &u64, booking: &Booking, now: Time) -> Unserved {
+        let bucket = Bucket::at(self.pace(), *word, now);
+        let pace = bucket.pace;
+        let ahead = pace.owed(pace.ticks().at(booking.full_at), now);
+        let is_last = bucket.owed <= ahead;
+        if !is_last && self.is_waited_for(&bucket) {
+            return Unserved::default();
+        }
         let left = ahead.saturating_sub(pace.units_in(booking.moved_ahead));
-        (left / pace.token).min(booking.cost)
-    }
-
-    fn worth(&self, tokens: u64) -> u64 {
-        let pace = self.pace();
-        pace.nanos(tokens.saturating_mul(pace.token))
+        let tokens = (left / pace.token).min(booking.cost);
+        let moves = if is_last { 0 } else { pace.nanos(tokens.saturating_mul(pace.token)) };
+        Unserved { tokens, moves }
     }
 }

@@ -4,11 +4,12 @@
 //! below zero in Resilience4j's words.
 
 use super::calendar::{Calendar, Span};
-use super::window::{self, Counter};
-use super::{Algorithm, Booking};
+use super::window::{self, Counter, mul_div_up};
+use super::{Algorithm, Booking, Unserved};
 use crate::pace::Ticks;
 use crate::quota::{Quota, QuotaError};
 use crate::time::{Time, nanos};
+use std::iter;
 use std::time::Duration;
 
 /// So many per window, then nothing until the next one begins.
@@ -29,17 +30,14 @@ enum Frame {
     Calendar(Calendar),
 }
 
+/// Calendar windows that a word reaches ahead at the most: as deep as debts are, and some.
+const CALENDAR_WINDOWS: usize = 16;
+
 impl FixedWindow {
-    /// `count` tokens per `period`; windows begin at multiples of the period since the epoch. The burst plays
-    /// no part.
     pub(crate) const fn new(quota: Quota) -> FixedWindow {
         FixedWindow { limit: quota.count(), frame: Frame::Every(nanos(quota.period())), timeout: Duration::ZERO }
     }
 
-    /// `limit` tokens per minute, hour, day, week, month or year of a calendar.
-    ///
-    /// # Errors
-    /// A limit of zero, or of more than one token per nanosecond.
     pub(crate) const fn calendar(limit: u64, calendar: Calendar) -> Result<FixedWindow, QuotaError> {
         let (shortest, _) = calendar.lengths();
         match limit {
@@ -49,8 +47,6 @@ impl FixedWindow {
         }
     }
 
-    /// Resilience4j's limiter: `count` permits renewed every `period`; a caller waits up to `timeout` for
-    /// permits of later cycles.
     pub(crate) const fn cycles(quota: Quota, timeout: Duration) -> FixedWindow {
         FixedWindow { timeout, ..FixedWindow::new(quota) }
     }
@@ -69,12 +65,46 @@ impl FixedWindow {
         }
     }
 
-    fn counter(&self, now: Time) -> Counter {
+    fn counter(&self, window: Span) -> Counter {
         let hold = match self.frame {
             Frame::Every(period) => period,
             Frame::Calendar(calendar) => calendar.lengths().1,
         };
-        Counter::new(self.limit, self.ticks(), self.span(now), hold)
+        Counter::new(self.limit, self.ticks(), window, hold)
+    }
+
+    fn current(&self, now: Time) -> Counter {
+        self.counter(self.span(now))
+    }
+
+    /// This window and those after it, as far as a word can reach. Calendar windows differ in length, so what
+    /// is used beyond the limit has to be measured in each of them.
+    fn windows(&self, now: Time) -> impl Iterator<Item = Counter> {
+        let first = self.span(now);
+        let most = if let Frame::Every(_) = self.frame { 1 } else { CALENDAR_WINDOWS };
+        iter::successors(Some(first), |window| Some(self.span(window.end()))).take(most).map(|span| self.counter(span))
+    }
+
+    fn used(&self, word: u64, now: Time) -> u64 {
+        match self.frame {
+            Frame::Every(_) => self.current(now).used(word),
+            Frame::Calendar(_) => self.windows(now).map(|window| window.used(word).min(self.limit)).sum(),
+        }
+    }
+
+    fn word(&self, used: u64, now: Time) -> u64 {
+        let mut left = used;
+        let mut written = self.current(now).word(left);
+        if let Frame::Calendar(_) = self.frame {
+            for window in self.windows(now) {
+                written = window.word(left.min(self.limit));
+                left = left.saturating_sub(self.limit);
+                if left == 0 {
+                    break;
+                }
+            }
+        }
+        written
     }
 
     /// How long until the window begins that comes `ahead` windows after this one.
@@ -82,10 +112,27 @@ impl FixedWindow {
         let this = self.span(now);
         let begins = match self.frame {
             Frame::Every(period) => this.end() + Duration::from_nanos((ahead - 1).saturating_mul(period)),
-            // As many windows as a debt is deep: eleven at most.
-            Frame::Calendar(calendar) => (1..ahead.min(16)).fold(this.end(), |end, _| calendar.span(end).end()),
+            Frame::Calendar(calendar) => {
+                let windows = ahead.min(CALENDAR_WINDOWS as u64);
+                (1..windows).fold(this.end(), |end, _| calendar.span(end).end())
+            }
         };
         begins.since(now)
+    }
+
+    /// Tokens that the windows since then have brought.
+    fn brought_since(&self, then: Time, now: Time) -> u64 {
+        let (then, now) = (self.span(then), self.span(now));
+        match self.frame {
+            Frame::Every(period) => (now.start.saturating_sub(then.start) / period).saturating_mul(self.limit),
+            Frame::Calendar(_) => {
+                if then == now {
+                    0
+                } else {
+                    u64::MAX
+                }
+            }
+        }
     }
 }
 
@@ -97,15 +144,15 @@ impl Algorithm for FixedWindow {
     }
 
     fn available(&self, word: &u64, now: Time) -> i64 {
-        window::left(self.limit, self.counter(now).used(*word))
+        window::left(self.limit, self.used(*word, now))
     }
 
     /// Until the window in which there is room.
     fn delay(&self, word: &u64, cost: u64, now: Time) -> Option<Duration> {
-        if cost > self.limit || self.ticks().is_too_late(now) {
+        if cost > self.limit {
             return None;
         }
-        let excess = (self.counter(now).used(*word) + cost).saturating_sub(self.limit);
+        let excess = self.used(*word, now).saturating_add(cost).saturating_sub(self.limit);
         Some(if excess == 0 { Duration::ZERO } else { self.until_window(excess.div_ceil(self.limit), now) })
     }
 
@@ -113,7 +160,7 @@ impl Algorithm for FixedWindow {
         match self.frame {
             // The last window that can be booked is two before the ceiling: one is this, one is the booking's own.
             Frame::Every(period) => {
-                let windows = self.counter(Time::ZERO).ceiling() / self.limit;
+                let windows = self.current(Time::ZERO).ceiling() / self.limit;
                 let longest = Duration::from_nanos(windows.saturating_sub(2).saturating_mul(period));
                 asked.unwrap_or(self.timeout).min(longest)
             }
@@ -122,41 +169,48 @@ impl Algorithm for FixedWindow {
     }
 
     fn spend(&self, word: &mut u64, cost: u64, now: Time) {
-        let counter = self.counter(now);
-        *word = counter.word(counter.used(*word).saturating_add(cost));
+        *word = self.word(self.used(*word, now).saturating_add(cost), now);
     }
 
     fn charge(&self, word: &mut u64, cost: u64, now: Time) {
-        let counter = self.counter(now);
-        *word = counter.word(counter.charged(counter.used(*word), cost));
+        *word = self.word(self.current(now).charged(self.used(*word, now), cost), now);
     }
 
     fn refund(&self, word: &mut u64, tokens: u64, now: Time) {
-        let counter = self.counter(now);
-        match counter.used(*word) {
+        match self.used(*word, now) {
             0 => {}
-            used => *word = counter.word(used.saturating_sub(tokens)),
+            used => *word = self.word(used.saturating_sub(tokens), now),
         }
     }
 
     fn reset_after(&self, word: &u64, now: Time) -> Duration {
-        match self.counter(now).used(*word) {
+        match self.used(*word, now) {
             0 => Duration::ZERO,
             used => self.until_window(used.div_ceil(self.limit), now),
         }
     }
 
     fn repair(&self, word: &mut u64, now: Time) -> bool {
-        let counter = self.counter(now);
-        let broken = counter.used(*word) > counter.ceiling();
+        let window = self.current(now);
+        let broken = window.used(*word) > window.ceiling().saturating_add(window.skew());
         if broken {
-            *word = counter.word(self.limit);
+            *word = self.word(self.limit, now);
         }
         broken
     }
 
-    /// All of it until its window ends, nothing afterwards: that window's tokens are gone.
-    fn unserved(&self, booking: &Booking, now: Time) -> u64 {
-        if now < booking.full_at { booking.cost } else { 0 }
+    /// Its tokens are the last of those that were used, less what the windows since have brought and others
+    /// have given back. While others wait behind it for later windows, nothing can be given back.
+    fn unserved(&self, word: &u64, booking: &Booking, now: Time) -> Unserved {
+        let used = self.used(*word, now);
+        let ahead = booking.used.saturating_sub(self.brought_since(booking.made_at, now));
+        let is_last = used <= ahead;
+        if !is_last && used > self.limit {
+            return Unserved::default();
+        }
+        let length = self.span(now).length;
+        let left = ahead.saturating_sub(mul_div_up(booking.moved_ahead, self.limit, length));
+        let tokens = left.min(booking.cost);
+        Unserved { tokens, moves: if is_last { 0 } else { mul_div_up(tokens, length, self.limit) } }
     }
 }

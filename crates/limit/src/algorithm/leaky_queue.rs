@@ -37,6 +37,10 @@ impl BucketRule for LeakyQueue {
         bucket.owed == 0 && cost <= self.quota.burst()
     }
 
+    fn is_waited_for(&self, bucket: &Bucket) -> bool {
+        bucket.owed > 0
+    }
+
     /// Until a queue has emptied that just had room.
     fn patience(&self, cost: u64, asked: Option<Duration>) -> Duration {
         let pace = self.quota.pace();

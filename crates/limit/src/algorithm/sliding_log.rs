@@ -1,7 +1,8 @@
 //! Sliding log: the time of every token taken within the window. Exact, and the only limit whose memory
 //! grows with its count.
 
-use super::{Algorithm, Booking};
+use super::{Algorithm, Booking, Unserved};
+use crate::pace::SKEW_NANOS;
 use crate::quota::Quota;
 use crate::time::{Time, nanos};
 use std::collections::VecDeque;
@@ -31,6 +32,8 @@ pub enum Blocked {
 pub(crate) struct Log {
     entries: VecDeque<Entry>,
     total: u64,
+    /// When the last request came that counts, which a gap may be longer than the period after.
+    last: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -71,26 +74,57 @@ impl SlidingLog {
     }
 
     fn until_gap(&self, log: &Log, now: Time) -> Duration {
-        match log.entries.back() {
-            Some(last) if self.gap > 0 => Time::from_nanos(last.at.saturating_add(self.gap)).since(now),
+        match log.last {
+            Some(last) if self.gap > 0 => Time::from_nanos(last.saturating_add(self.gap)).since(now),
             _ => Duration::ZERO,
         }
     }
 
+    /// The most that is remembered: ten limits of debt.
+    fn deepest(&self) -> u64 {
+        self.limit.saturating_mul(11).min(1 << 62)
+    }
+
     fn record(&self, log: &mut Log, tokens: u64, now: Time) {
         self.forget(log, now);
+        let tokens = tokens.min(self.deepest());
         let at = log.entries.back().map_or(0, |last| last.at).max(now.as_nanos());
         match log.entries.back_mut() {
-            Some(last) if last.at == at => last.tokens = last.tokens.saturating_add(tokens),
+            Some(last) if last.at == at => last.tokens += tokens,
             _ => log.entries.push_back(Entry { at, tokens }),
         }
-        log.total = log.total.saturating_add(tokens);
-        // What is older than a whole limit's worth decides nothing any more.
-        while let Some(oldest) = log.entries.front()
+        log.total += tokens;
+        log.last = Some(at);
+        let excess = log.total.saturating_sub(self.deepest());
+        self.drop_oldest(log, excess);
+        self.merge_oldest(log);
+    }
+
+    fn drop_oldest(&self, log: &mut Log, mut tokens: u64) {
+        while let Some(oldest) = log.entries.front_mut() {
+            let dropped = oldest.tokens.min(tokens);
+            oldest.tokens -= dropped;
+            log.total -= dropped;
+            tokens -= dropped;
+            if oldest.tokens > 0 {
+                return;
+            }
+            log.entries.pop_front();
+        }
+    }
+
+    /// What is older than a whole limit's worth decides nothing before that is gone as well, and is kept
+    /// together with the oldest of it. So there are never more entries than tokens in the limit.
+    fn merge_oldest(&self, log: &mut Log) {
+        while let [oldest, second] = [log.entries.front(), log.entries.get(1)]
+            && let (Some(oldest), Some(_)) = (oldest, second)
             && log.total - oldest.tokens >= self.limit
         {
-            log.total -= oldest.tokens;
+            let merged = oldest.tokens;
             log.entries.pop_front();
+            if let Some(second) = log.entries.front_mut() {
+                second.tokens += merged;
+            }
         }
     }
 
@@ -134,41 +168,41 @@ impl Algorithm for SlidingLog {
     }
 
     /// Gives back the oldest tokens: those come back soonest by themselves, so nobody gains by a late refund.
-    fn refund(&self, log: &mut Log, mut tokens: u64, now: Time) {
+    fn refund(&self, log: &mut Log, tokens: u64, now: Time) {
         self.forget(log, now);
-        while let Some(oldest) = log.entries.front_mut() {
-            let back = oldest.tokens.min(tokens);
-            oldest.tokens -= back;
-            log.total = log.total.saturating_sub(back);
-            tokens -= back;
-            if oldest.tokens > 0 {
-                return;
-            }
-            log.entries.pop_front();
+        self.drop_oldest(log, tokens);
+        if log.entries.is_empty() && tokens > 0 {
+            log.last = None;
         }
     }
 
     fn reset_after(&self, log: &Log, now: Time) -> Duration {
-        match log.entries.back() {
-            Some(last) => Time::from_nanos(last.at.saturating_add(self.period)).since(now),
-            None => Duration::ZERO,
-        }
+        let counts_until = log.entries.back().map_or(0, |last| last.at.saturating_add(self.period));
+        Time::from_nanos(counts_until).since(now).max(self.until_gap(log, now))
     }
 
-    /// Entries from the future are moved to now: they then count for one window and no longer.
+    /// What lies further in the future than clocks differ was written before the clock jumped: it is moved to
+    /// now, and then counts for one period and no longer.
     fn repair(&self, log: &mut Log, now: Time) -> bool {
-        let from_the_future = log.entries.iter_mut().rev().take_while(|entry| entry.at > now.as_nanos());
-        from_the_future.map(|entry| entry.at = now.as_nanos()).count() > 0
+        let latest = now.as_nanos().saturating_add(SKEW_NANOS);
+        let jumped = log.entries.iter_mut().rev().take_while(|entry| entry.at > latest);
+        let broken = jumped.map(|entry| entry.at = now.as_nanos()).count() > 0;
+        if broken || log.last.is_some_and(|last| last > latest) {
+            log.last = Some(now.as_nanos());
+        }
+        broken
     }
 
-    fn refused(&self, log: &mut Log, cost: u64, now: Time) {
-        if self.blocked == Blocked::Counted && cost > 0 {
+    fn refused(&self, log: &mut Log, cost: u64, now: Time) -> bool {
+        let counted = self.blocked == Blocked::Counted && cost > 0;
+        if counted {
             self.record(log, cost, now);
         }
+        counted
     }
 
     /// All of it until it leaves the window by itself.
-    fn unserved(&self, booking: &Booking, now: Time) -> u64 {
-        if now < booking.full_at { booking.cost } else { 0 }
+    fn unserved(&self, _log: &Log, booking: &Booking, now: Time) -> Unserved {
+        Unserved { tokens: if now < booking.full_at { booking.cost } else { 0 }, moves: 0 }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::calendar::Span;
 use super::window::{self, Counter, mul_div_up};
-use super::{Algorithm, Ask, Booking};
+use super::{Algorithm, Ask, Booking, Unserved};
 use crate::pace::Ticks;
 use crate::quota::Quota;
 use crate::time::{Time, nanos};
@@ -63,8 +63,8 @@ impl SlidingWindow {
     fn view(&self, words: &[u64; 2], now: Time) -> View {
         let [current, previous] = self.in_order(words, now);
         let (this, last) = (self.counter(0, now), self.counter(1, now));
-        // More than can ever have been charged was written before the clock jumped back.
-        let previous = Some(last.used(previous)).filter(|used| *used <= last.deepest()).unwrap_or(self.limit);
+        // What was written before the clock jumped back is forgotten.
+        let previous = Some(last.used(previous)).filter(|used| *used <= most(&last)).unwrap_or(0);
         View { current: this.used(current), previous, left: self.period - now.as_nanos() % self.period }
     }
 
@@ -102,6 +102,11 @@ impl SlidingWindow {
     }
 }
 
+/// The most that a counter can say to a caller whose clock is not far off.
+fn most(counter: &Counter) -> u64 {
+    counter.deepest().saturating_add(counter.skew())
+}
+
 impl Algorithm for SlidingWindow {
     type State = [u64; 2];
 
@@ -114,7 +119,7 @@ impl Algorithm for SlidingWindow {
     }
 
     fn delay(&self, words: &[u64; 2], cost: u64, now: Time) -> Option<Duration> {
-        if cost > self.limit || self.ticks().is_too_late(now) {
+        if cost > self.limit {
             return None;
         }
         let room = self.limit - cost;
@@ -165,7 +170,7 @@ impl Algorithm for SlidingWindow {
     }
 
     fn repair(&self, words: &mut [u64; 2], now: Time) -> bool {
-        let broken = self.view(words, now).current > self.counter(0, now).deepest();
+        let broken = self.view(words, now).current > most(&self.counter(0, now));
         if broken {
             self.set_current(words, self.limit, now);
         }
@@ -173,8 +178,9 @@ impl Algorithm for SlidingWindow {
     }
 
     /// All of it while its window lasts.
-    fn unserved(&self, booking: &Booking, now: Time) -> u64 {
-        let its_window_ends = booking.full_at.as_nanos().saturating_sub(self.period);
-        if now.as_nanos() < its_window_ends { booking.cost } else { 0 }
+    fn unserved(&self, _words: &[u64; 2], booking: &Booking, now: Time) -> Unserved {
+        let window = |time: Time| time.as_nanos() / self.period;
+        let tokens = if window(booking.made_at) == window(now) { booking.cost } else { 0 };
+        Unserved { tokens, moves: 0 }
     }
 }

@@ -3,7 +3,8 @@
 //! Permits pile up while nobody asks. Up to the threshold they are handed out at the stable interval; above
 //! it, the more there are (the colder it is), the longer each takes, up to the cold factor times as long.
 
-use super::{Algorithm, Booking};
+use super::{Algorithm, Booking, Unserved};
+use crate::pace::{BOOKING_NANOS, SKEW_NANOS};
 use crate::quota::{Quota, QuotaError};
 use crate::time::{Time, nanos};
 use std::time::Duration;
@@ -70,6 +71,11 @@ impl SmoothWarmingUp {
         Ok(SmoothWarmingUp { timeout, warm_up, interval, slope, threshold, most })
     }
 
+    /// Nanoseconds that anything can bring it ahead of now: half for waits, half for what is borrowed.
+    fn furthest(&self) -> u64 {
+        self.warm_up.saturating_mul(10).max(BOOKING_NANOS).min(1 << 62)
+    }
+
     /// Permits in store now: all of them come back in one warm-up period.
     fn stored(&self, state: &Warmth, now: Time) -> f64 {
         let idle = now.as_nanos().saturating_sub(state.next_free) as f64;
@@ -99,13 +105,12 @@ impl Algorithm for SmoothWarmingUp {
 
     /// Until the request before is paid.
     fn delay(&self, state: &Warmth, cost: u64, now: Time) -> Option<Duration> {
-        let price = self.price(self.most, cost as f64);
-        let lasts = now.as_nanos() as f64 + price < i64::MAX as f64;
-        lasts.then(|| Time::from_nanos(state.next_free).since(now))
+        let dearest = self.price(self.most, cost as f64);
+        (dearest <= self.furthest() as f64 / 2.0).then(|| Time::from_nanos(state.next_free).since(now))
     }
 
     fn patience(&self, _cost: u64, asked: Option<Duration>) -> Duration {
-        asked.unwrap_or(self.timeout)
+        asked.unwrap_or(self.timeout).min(Duration::from_nanos(self.furthest() / 2))
     }
 
     fn spend(&self, state: &mut Warmth, cost: u64, now: Time) {
@@ -115,9 +120,35 @@ impl Algorithm for SmoothWarmingUp {
         *state = Warmth { stored: (stored - cost as f64).max(0.0), next_free };
     }
 
+    fn charge(&self, state: &mut Warmth, cost: u64, now: Time) {
+        let before = state.next_free;
+        self.spend(state, cost, now);
+        let furthest = now.as_nanos().saturating_add(self.furthest());
+        state.next_free = state.next_free.min(furthest).max(before);
+    }
+
+    /// Also what the next one would have had to pay for them.
     fn refund(&self, state: &mut Warmth, tokens: u64, now: Time) {
-        state.stored = (self.stored(state, now) + tokens as f64).min(self.most);
-        state.next_free = state.next_free.max(now.as_nanos());
+        let stored = (self.stored(state, now) + tokens as f64).min(self.most);
+        let price = self.price(stored, tokens as f64) as u64;
+        let next_free = state.next_free.saturating_sub(price).max(now.as_nanos());
+        *state = Warmth { stored, next_free };
+    }
+
+    fn repair(&self, state: &mut Warmth, now: Time) -> bool {
+        let furthest = now.as_nanos().saturating_add(self.furthest()).saturating_add(SKEW_NANOS);
+        let broken = state.next_free > furthest;
+        if broken {
+            *state = Warmth { stored: 0.0, next_free: now.as_nanos() };
+        }
+        broken
+    }
+
+    /// Permits missing in store are none owed.
+    fn holding(&self, tokens: i64, now: Time) -> Warmth {
+        let owed = tokens.min(0).unsigned_abs() as f64 * self.interval;
+        let next_free = now.as_nanos().saturating_add((owed as u64).min(self.furthest()));
+        Warmth { stored: (tokens.max(0) as f64).min(self.most), next_free }
     }
 
     fn reset_after(&self, state: &Warmth, now: Time) -> Duration {
@@ -127,7 +158,7 @@ impl Algorithm for SmoothWarmingUp {
     }
 
     /// Nothing: what a permit cost depends on how cold it was, and the next in line already waits for it.
-    fn unserved(&self, _booking: &Booking, _now: Time) -> u64 {
-        0
+    fn unserved(&self, _state: &Warmth, _booking: &Booking, _now: Time) -> Unserved {
+        Unserved::default()
     }
 }

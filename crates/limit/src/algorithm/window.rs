@@ -7,14 +7,14 @@
 //! [`pace`](crate::pace).
 
 use super::calendar::Span;
-use crate::pace::Ticks;
+use crate::pace::{BOOKING_NANOS, SKEW_NANOS, Ticks};
 use crate::time::Time;
 
 /// A counter can be charged into debt by this many limits; more is forgiven.
 const MOST_DEBT_IN_LIMITS: u64 = 10;
 
-/// Bookings reach at least this far ahead.
-const BOOKING_NANOS: u64 = 3_600_000_000_000;
+/// Clocks that differ by more than so many windows count as having jumped.
+const MOST_WINDOWS_OF_SKEW: u64 = 64;
 
 /// Words never reach further ahead than this.
 const FURTHEST: u64 = 1 << 62;
@@ -33,17 +33,17 @@ pub(crate) struct Counter {
 impl Counter {
     /// The counter of one window, kept for `hold` nanoseconds after the window's start at least.
     pub(crate) fn new(limit: u64, ticks: Ticks, window: Span, hold: u64) -> Counter {
-        let zero = ticks.at(Time::from_nanos(window.start)).saturating_add(ticks.of(hold));
+        let zero = ticks.word(ticks.at(Time::from_nanos(window.start)).saturating_add(ticks.of(hold)));
         Counter { limit, ticks, zero, length: ticks.of(window.length) }
     }
 
     pub(crate) fn used(&self, word: u64) -> u64 {
-        mul_div(word.saturating_sub(self.zero), self.limit, self.length)
+        mul_div(self.ticks.ahead(word, self.zero), self.limit, self.length)
     }
 
     pub(crate) fn word(&self, used: u64) -> u64 {
         let share = mul_div_up(used, self.length, self.limit).min(FURTHEST);
-        self.zero.saturating_add(share)
+        self.ticks.word(self.zero.saturating_add(share))
     }
 
     /// The most that can have been charged.
@@ -56,6 +56,13 @@ impl Counter {
     pub(crate) fn ceiling(&self) -> u64 {
         let booked = self.ticks.of(BOOKING_NANOS) / self.length + 2;
         let windows = (FURTHEST / self.length).min(booked.max(MOST_DEBT_IN_LIMITS + 1));
+        self.limit.saturating_mul(windows)
+    }
+
+    /// What is more than `most` by this was written before the clock jumped: a caller whose clock is late sees
+    /// what was used in a window after its own as so many limits more.
+    pub(crate) fn skew(&self) -> u64 {
+        let windows = (self.ticks.of(SKEW_NANOS) / self.length).min(MOST_WINDOWS_OF_SKEW) + 2;
         self.limit.saturating_mul(windows)
     }
 

@@ -58,8 +58,10 @@ impl ParseQuotaError {
 
 impl fmt::Display for ParseQuotaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let before = self.text.get(..self.place.start).unwrap_or_default().chars().count();
-        let wrong = self.text.get(self.place.clone()).unwrap_or_default().chars().count().max(1);
+        // As wide as they are printed: what would garble a terminal is escaped.
+        let width = |end: usize| self.text.get(..end).unwrap_or_default().escape_debug().count();
+        let before = width(self.place.start);
+        let wrong = width(self.place.end).saturating_sub(before).max(1);
         writeln!(f, "{}", self.problem)?;
         writeln!(f, "  | {}", self.text.escape_debug())?;
         write!(f, "  | {:before$}{:^<wrong$} {}", "", "", self.help)
@@ -76,7 +78,7 @@ impl FromStr for Quota {
             return Err(ParseQuotaError {
                 problem: "this is too long for a quota",
                 text: text.chars().take(16).chain("…".chars()).collect(),
-                place: 0..1,
+                place: 0..text.chars().next().map_or(0, char::len_utf8),
                 help: format!("write at most {LONGEST_TEXT} bytes, as in \"100 per second burst 200\""),
             });
         }

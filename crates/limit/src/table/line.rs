@@ -57,7 +57,8 @@ impl Tag {
 
     /// Nanoseconds that a word reaches beyond now.
     pub(crate) fn owed(self, word: u64, now: Time) -> u64 {
-        self.ticks().nanos(word.saturating_sub(self.ticks().at(now)))
+        let ticks = self.ticks();
+        ticks.nanos(ticks.ahead(word, ticks.at(now)))
     }
 }
 

@@ -154,16 +154,15 @@ fn a_change_of_limit_keeps_what_was_spent() {
 }
 
 #[test]
-fn a_cancelled_reservation_moves_nobody_behind_it_but_frees_its_tokens() {
+fn the_last_reservation_can_be_given_back_and_one_that_others_wait_behind_cannot() {
     let (table, limit) = (table(100), bucket("1 per second"));
-    let wait = |seconds| (1, Duration::from_secs(seconds));
+    let book = |millis| table.reserve("client", &limit, (1, Duration::from_secs(5)), at(millis)).unwrap();
     assert!(table.allow("client", &limit, 1, at(0)));
-    let first = table.reserve("client", &limit, wait(5), at(0)).unwrap();
-    let second = table.reserve("client", &limit, wait(5), at(0)).unwrap();
+    let (first, second) = (book(0), book(0));
     assert_eq!((first.wait(), second.wait()), (Duration::from_secs(1), Duration::from_secs(2)));
-    assert_eq!(table.cancel("client", &limit, first, at(500)), 1);
-    let third = table.reserve("client", &limit, wait(5), at(500)).unwrap();
-    assert_eq!(third.ready_at(), at(2_000));
+    assert_eq!(table.cancel("client", &limit, first, at(500)), 0, "it would be sold for the second one's time");
+    assert_eq!(table.cancel("client", &limit, second, at(500)), 1);
+    assert_eq!(book(500).ready_at(), at(2_000));
     assert_eq!(table.cancel("client", &limit, second, at(9_000)), 0, "its time has passed");
 }
 

@@ -6,9 +6,9 @@
 
 use crate::algorithm::Ask;
 use crate::limit::{WideState, Wider};
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 use crate::time::{Time, nanos};
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 
 /// Clients per set, on average at the rated capacity and at most.
 const RATED: usize = 8;
