@@ -52,7 +52,8 @@ impl Bucket {
     /// The word that says so many units are missing.
     #[inline(always)]
     fn word(&self, owed: u64) -> u64 {
-        self.pace.ticks().word(self.pace.store(self.clock.saturating_add(owed)))
+        // Neither is above 2^63.
+        self.pace.ticks().word(self.pace.store(self.clock + owed))
     }
 }
 
@@ -112,7 +113,8 @@ impl<R: BucketRule> Algorithm for R {
     #[inline(always)]
     fn spend(&self, word: &mut u64, cost: u64, now: Time) {
         let bucket = Bucket::at(self.pace(), *word, now);
-        *word = bucket.word(bucket.owed.saturating_add(cost.saturating_mul(bucket.pace.token)));
+        // What was let in lies below the ceiling.
+        *word = bucket.word(bucket.owed + cost * bucket.pace.token);
     }
 
     fn charge(&self, word: &mut u64, cost: u64, now: Time) {
