@@ -1,5 +1,6 @@
 //! What the benchmarks share: workloads, fair timing, and how results are shown.
 
+pub mod chart;
 pub mod memory;
 pub mod report;
 pub mod timing;

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 use throttlecrab::{AdaptiveStore, RateLimiter as Throttlecrab};
 use tollgate::{Capacity, Clock, KeyedRateLimiter, RateLimiter};
+use tollgate_bench::chart::{Bars, svg};
 use tollgate_bench::memory::resident;
 use tollgate_bench::report::{Row, Section, all_reached, processor, progress};
 use tollgate_bench::timing::{Comparison, Of, Worst, compare, on_threads, timed, worst};
@@ -439,13 +440,24 @@ fn write_docs(sections: &[Section], full: bool) {
     let tables: Vec<String> = sections.iter().map(Section::markdown).collect();
     let text = format!(
         "# Performance\n\nWritten by `{command}`, on {}. Every row is measured in one run, side by side, contestant by \
-         contestant in turn; of each contestant the fastest of several rounds (with two threads the median); ratios are above 1 where Tollgate is faster.\n\n{}",
+         contestant in turn; of each contestant the fastest of several rounds (with two threads the median); ratios are \
+         above 1 where Tollgate is faster.\n\n![Nanoseconds per decision](performance.svg)\n\n{}",
         processor(),
         tables.join("\n")
     );
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/performance.md");
-    match std::fs::write(path, text) {
-        Ok(()) => println!("\nwritten to docs/performance.md"),
-        Err(error) => eprintln!("cannot write docs/performance.md: {error}"),
+    let bars = sections.iter().filter(|section| section.columns.len() == 5).flat_map(|section| &section.rows).map(bars);
+    let picture = svg(&["tollgate", "governor", "throttlecrab"], &bars.collect::<Vec<_>>());
+    for (name, content) in [("performance.md", text), ("performance.svg", picture)] {
+        let path = format!("{}/../docs/{name}", env!("CARGO_MANIFEST_DIR"));
+        match std::fs::write(path, content) {
+            Ok(()) => println!("written to docs/{name}"),
+            Err(error) => eprintln!("cannot write docs/{name}: {error}"),
+        }
     }
+}
+
+/// The cells of a row that are times.
+fn bars(row: &Row) -> Bars {
+    let nanos = row.cells.iter().filter_map(|cell| cell.strip_suffix(" ns")?.parse().ok()).collect();
+    Bars { work: row.work.clone(), nanos }
 }

@@ -58,9 +58,9 @@ pub struct Forgotten {
 /// The states of many clients, of any limits, in memory that never grows.
 ///
 /// A client is whatever the key says: anything that can be hashed, borrowed or not. Keys are not stored, only
-/// a fingerprint: two of `n` clients share a state with a probability of about `n × 2^-30` (and are then
-/// limited together, never less). Clients of different limits must have different keys, for example a tuple
-/// of the rule's name and the client's.
+/// a fingerprint: about one client in 400 million shares its state with another one, and is then limited together
+/// with it, never less. Clients of different limits must have different keys, for example a tuple of the rule's
+/// name and the client's.
 ///
 /// Nothing is ever cleaned up. A state that says no more than that of a new client takes no room: its slot is
 /// free. When there is none, the client that owes least is forgotten, and [`forgotten`](Self::forgotten)

@@ -192,7 +192,12 @@ impl Algorithm for FixedWindow {
 
     fn repair(&self, word: &mut u64, now: Time) -> bool {
         let window = self.current(now);
-        let broken = window.used(*word) > window.ceiling().saturating_add(window.skew());
+        let most = match self.frame {
+            Frame::Every(_) => window.ceiling().saturating_add(window.skew()),
+            // As far as a word is measured, and further than debts are deep.
+            Frame::Calendar(_) => self.limit.saturating_mul(CALENDAR_WINDOWS as u64) - 1,
+        };
+        let broken = self.used(*word, now) > most;
         if broken {
             *word = self.word(self.limit, now);
         }

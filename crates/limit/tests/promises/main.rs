@@ -15,8 +15,15 @@ mod waits;
 
 use proptest::test_runner::{Config, FileFailurePersistence};
 
-/// So many cases; what fails once is kept beside the test and tried first from then on.
+/// So many cases; what fails once is made small for twenty seconds, kept beside the test and tried first from
+/// then on.
 fn cases(cases: u32) -> Config {
     let persistence = FileFailurePersistence::WithSource("regressions");
-    Config { cases, failure_persistence: Some(Box::new(persistence)), max_shrink_iters: 50_000, ..Config::default() }
+    Config {
+        cases,
+        failure_persistence: Some(Box::new(persistence)),
+        max_shrink_iters: 50_000,
+        max_shrink_time: 20_000,
+        ..Config::default()
+    }
 }
