@@ -73,7 +73,7 @@ impl SmoothWarmingUp {
 
     /// Nanoseconds that anything can bring it ahead of now: half for waits, half for what is borrowed.
     fn furthest(&self) -> u64 {
-        self.warm_up.saturating_mul(10).max(BOOKING_NANOS).min(1 << 62)
+        self.warm_up.saturating_mul(10).clamp(BOOKING_NANOS, 1 << 62)
     }
 
     /// Permits in store now: all of them come back in one warm-up period.

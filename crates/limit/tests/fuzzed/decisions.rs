@@ -167,7 +167,8 @@ impl Player {
             self.limit
         );
         // Where refused attempts count, the attempt has made it longer.
-        assert!(said.retry_after() >= foreseen.retry_after(), "{cost} of {:?}", self.limit);
+        let is_no_shorter = said.retry_after() >= foreseen.retry_after();
+        assert!(self.set_back || is_no_shorter, "{cost} of {:?}", self.limit);
         let _ = self.twin.decide(&self.limit, Op::Peek(cost), self.now);
         assert_eq!(self.twin.allow(&self.limit, cost, self.now), said.is_allowed(), "{cost} of {:?}", self.limit);
         assert_eq!(self.peek(1, self.now), self.twin.decide(&self.limit, Op::Peek(1), self.now));
