@@ -182,11 +182,8 @@ impl KeyedRateLimiter {
         max_wait: Duration,
     ) -> Result<Decision, Decision> {
         let reservation = self.reserve(key, cost, max_wait)?;
-        crate::waiting::ready(&self.clock, reservation, |unused| {
-            self.cancel(key, unused);
-        })
-        .await;
-        Ok(reservation.decision())
+        let cancel = |unused| _ = self.cancel(key, unused);
+        Ok(crate::waiting::ready(&self.clock, reservation, cancel).await)
     }
 
     /// The limit in force.

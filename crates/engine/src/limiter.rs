@@ -209,10 +209,7 @@ impl RateLimiter {
     #[cfg(feature = "async")]
     pub async fn until_ready(&self, cost: u64, max_wait: Duration) -> Result<Decision, Decision> {
         let reservation = self.reserve(cost, max_wait)?;
-        crate::waiting::ready(&self.clock, reservation, |unused| {
-            self.cancel(unused);
-        })
-        .await;
-        Ok(reservation.decision())
+        let cancel = |unused| _ = self.cancel(unused);
+        Ok(crate::waiting::ready(&self.clock, reservation, cancel).await)
     }
 }

@@ -44,9 +44,10 @@ impl LiveGate {
     }
 
     /// Asks at the gate in force, which is not replaced meanwhile.
-    pub(crate) fn hold<R>(&self, ask: impl Fn(&Gate) -> R) -> R {
+    pub(crate) fn hold<R>(&self, ask: impl FnOnce(&Gate) -> R) -> R {
         let _no_change = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.ask(ask, |_| false)
+        let later = self.later.get().map(ArcSwap::load_full);
+        ask(later.as_deref().unwrap_or(&self.first))
     }
 
     /// Puts another limit in place and takes over what was kept under the one before.

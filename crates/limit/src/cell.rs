@@ -111,6 +111,7 @@ impl Cell {
     }
 
     /// Gives back what has not been served of a reservation, and says how much that was.
+    #[expect(clippy::needless_pass_by_value, reason = "nobody can give it back twice")]
     pub fn cancel(&self, limit: &Limit, reservation: Reservation, now: Time) -> u64 {
         self.refunds.give_back(&reservation, |cancel| self.ask(limit, cancel, now))
     }

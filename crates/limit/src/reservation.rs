@@ -9,8 +9,20 @@ use std::time::Duration;
 /// Only what has not been served yet comes back: once the time of a booking has passed, its tokens have
 /// dripped into the bucket and may have been spent again, and giving them back, too, would let through more
 /// than the limit promises.
+///
+/// It can be given back once: a reservation can neither be copied nor cancelled twice.
+///
+/// ```compile_fail
+/// # use std::time::Duration;
+/// # use tollgate_limit::{Cell, Limit, Time};
+/// # let limit = Limit::token_bucket("1 per second".parse().unwrap());
+/// # let cell = Cell::new(&limit, Time::ZERO);
+/// let booked = cell.reserve(&limit, 1, Duration::ZERO, Time::ZERO).unwrap();
+/// cell.cancel(&limit, booked, Time::ZERO);
+/// cell.cancel(&limit, booked, Time::ZERO);
+/// ```
 #[must_use = "a reservation that is not used should be cancelled"]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Reservation {
     decision: Decision,
     made_at: Time,

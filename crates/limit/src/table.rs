@@ -211,6 +211,7 @@ impl Table {
     }
 
     /// Gives back what has not been served of a client's reservation, and says how much that was.
+    #[expect(clippy::needless_pass_by_value, reason = "nobody can give it back twice")]
     pub fn cancel<K: Hash + ?Sized>(&self, key: &K, limit: &Limit, reservation: Reservation, now: Time) -> u64 {
         let hash = self.hash(key);
         self.refunds(hash).give_back(&reservation, |cancel| self.ask(hash, limit, cancel, now))

@@ -182,8 +182,9 @@ impl Player {
         match (first, second) {
             (Ok(first), Ok(second)) => {
                 assert!(first.wait() <= max_wait, "{first:?}");
+                let decision = first.decision();
                 self.booked = Some([first, second]);
-                first.decision()
+                decision
             }
             (Err(refused), _) | (_, Err(refused)) => refused,
         }
@@ -191,8 +192,9 @@ impl Player {
 
     fn cancel(&mut self) {
         let Some([first, second]) = self.booked.take() else { return };
+        let booked = first.cost();
         let back = self.cell.cancel(&self.limit, first, self.now);
-        assert!(back <= first.cost(), "{back} of {first:?} came back");
+        assert!(back <= booked, "{back} of {booked} came back");
         assert_eq!(back, self.twin.cancel(&self.limit, second, self.now));
     }
 
