@@ -399,12 +399,11 @@ impl Table {
                 (least, its_turn) = (slot, Some(turn));
             }
         }
-        if !least.hand_over(its_turn.as_ref().unwrap_or(turn), place.tag) {
-            return false;
+        let settled = least.hand_over(its_turn.as_ref().unwrap_or(turn), place.tag) && least.fill(place.tag, word);
+        if settled {
+            self.forget(least.owed(now));
         }
-        least.overwrite(word);
-        self.forget(least.owed(now));
-        true
+        settled
     }
 
     fn forget(&self, owed: u64) {

@@ -90,6 +90,17 @@ fn a_key_whose_slot_changes_hands_loses_no_charge() {
 }
 
 #[test]
+fn two_threads_that_displace_the_same_key_for_one_of_their_own_share_its_bucket() {
+    explore(|| {
+        let (limit, table) = (limit("1 per second"), Arc::new(full_table()));
+        let other = Arc::clone(&table);
+        let taker = thread::spawn(move || other.allow("e", &limit, 1, NOW));
+        let both = [table.allow("e", &limit, 1, NOW), taker.join().unwrap()];
+        assert!(both.iter().filter(|allowed| **allowed).count() <= 1);
+    });
+}
+
+#[test]
 fn two_newcomers_meet_an_old_key_and_all_charges_are_kept() {
     for old in OLD_KEYS {
         explore(move || {

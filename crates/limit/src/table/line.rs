@@ -191,14 +191,10 @@ impl Slot<'_> {
         false
     }
 
-    /// Writes the first word of the key that the slot was handed over to. Fails if it has been charged already.
+    /// Writes the first word of the key that the slot was handed over to, over what the key before may still
+    /// owe. Fails if it has been charged already; that charge then comes on top of what was owed.
     pub(crate) fn fill(&self, tag: Tag, word: u64) -> bool {
         matches!(swap((self.word, self.tag), tag, self.seen_word, word), Some(Attempt::Done(())))
-    }
-
-    /// Writes the first word over whatever the key before still owes.
-    pub(crate) fn overwrite(&self, word: u64) {
-        self.word.store(word, Ordering::SeqCst);
     }
 }
 
