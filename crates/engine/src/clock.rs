@@ -35,11 +35,28 @@ pub struct Clock(Source);
 
 #[derive(Clone, Debug)]
 enum Source {
+    Real(RealSource),
+    Manual(ManualClock),
+}
+
+#[derive(Clone, Debug)]
+enum RealSource {
     System(Origin),
     #[cfg(feature = "fast-clock")]
     Fast(Counter),
     Cached(Arc<AtomicU64>),
-    Manual(ManualClock),
+}
+
+impl RealSource {
+    #[inline(always)]
+    fn now(&self) -> u64 {
+        match self {
+            #[cfg(feature = "fast-clock")]
+            RealSource::Fast(counter) => counter.now(),
+            RealSource::System(origin) => origin.now(),
+            RealSource::Cached(noted) => noted.load(Ordering::Relaxed),
+        }
+    }
 }
 
 /// A counter, how long its ticks are, and what time it was when it stood at zero.
@@ -97,7 +114,7 @@ fn nanos(duration: Duration) -> u64 {
 impl Clock {
     /// The operating system's monotonic clock: exact to the nanosecond, about 20 ns per reading.
     pub fn system() -> Clock {
-        Clock(Source::System(Origin::new()))
+        Clock(Source::Real(RealSource::System(Origin::new())))
     }
 
     /// The processor's time-stamp counter, measured against the system's clock when the first one is made
@@ -105,7 +122,7 @@ impl Clock {
     /// few parts in a million fast or slow. Where there is no such counter, the system's clock.
     #[cfg(feature = "fast-clock")]
     pub fn fast() -> Clock {
-        Clock(Source::Fast(Counter::new()))
+        Clock(Source::Real(RealSource::Fast(Counter::new())))
     }
 
     /// The time as a thread notes it down once per `interval`: a plain memory read, and up to `interval` (or
@@ -122,7 +139,7 @@ impl Clock {
                 thread::sleep(interval);
             }
         });
-        Clock(Source::Cached(noted))
+        Clock(Source::Real(RealSource::Cached(noted)))
     }
 
     /// A clock that stands still until its hands are moved, for tests. Waiting on it works, too: who waits is
@@ -135,25 +152,9 @@ impl Clock {
     /// What time it is.
     #[inline(always)]
     pub fn now(&self) -> Time {
-        // Branches, commonest first, are cheaper than a jump through a table.
-        #[cfg(feature = "fast-clock")]
-        if let Source::Fast(counter) = &self.0 {
-            return Time::from_nanos(counter.now());
-        }
-        if let Source::System(origin) = &self.0 {
-            return Time::from_nanos(origin.now());
-        }
-        self.noted()
-    }
-
-    #[inline]
-    fn noted(&self) -> Time {
         match &self.0 {
-            Source::Cached(noted) => Time::from_nanos(noted.load(Ordering::Relaxed)),
+            Source::Real(source) => Time::from_nanos(source.now()),
             Source::Manual(hands) => hands.now(),
-            Source::System(origin) => Time::from_nanos(origin.now()),
-            #[cfg(feature = "fast-clock")]
-            Source::Fast(counter) => Time::from_nanos(counter.now()),
         }
     }
 

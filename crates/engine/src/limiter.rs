@@ -1,6 +1,6 @@
 use crate::clock::Clock;
 use crate::keyed::KeyedRateLimiter;
-use crate::live::LiveGate;
+use crate::live::{Gate, LiveGate};
 use std::time::Duration;
 use tollgate_limit::{Change, Decision, Limit, Op, Quota, Reservation, Time};
 
@@ -80,11 +80,8 @@ impl RateLimiter {
     #[inline(always)]
     pub fn allow(&self) -> bool {
         let now = self.clock.now();
-        match self.gate.unchanged() {
-            Some(gate) if gate.cell.allow(&gate.limit, 1, now) => true,
-            Some(gate) if !gate.cell.has_moved() => false,
-            _ => self.allow_changed(now),
-        }
+        let Gate { limit, cell } = self.gate.first();
+        cell.allow(limit, 1, now) || cell.has_moved() && self.allow_changed(now)
     }
 
     #[cold]

@@ -10,7 +10,7 @@ pub(crate) struct Gate {
     pub(crate) cell: Cell,
 }
 
-/// A gate that can be replaced while it is used. One that never was costs a branch to pass.
+/// A gate that can be replaced while it is used. One that never was costs nothing more to pass.
 #[derive(Debug)]
 pub(crate) struct LiveGate {
     first: Gate,
@@ -24,10 +24,10 @@ impl LiveGate {
         LiveGate { first, later: OnceLock::new(), changing: Mutex::new(()) }
     }
 
-    /// The gate, if it never was replaced.
+    /// The gate that was there first. It refuses everything once it was replaced.
     #[inline(always)]
-    pub(crate) fn unchanged(&self) -> Option<&Gate> {
-        if self.later.get().is_none() { Some(&self.first) } else { None }
+    pub(crate) fn first(&self) -> &Gate {
+        &self.first
     }
 
     /// Asks at the gate in force. A refusal by one that was just replaced is none: the next one is asked.
