@@ -29,7 +29,8 @@ impl Section {
         Section { title, about, columns, rows: Vec::new() }
     }
 
-    pub fn push(&mut self, row: Row) {
+    pub fn push(&mut self, mut row: Row) {
+        row.cells.resize(self.columns.len(), String::new());
         let cells: String = row.cells.iter().map(|cell| format!("{cell:>14}")).collect();
         println!("\r{:<46}{cells} {} {}", row.work, row.target, mark(row.reached));
         self.rows.push(row);

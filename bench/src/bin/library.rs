@@ -435,13 +435,19 @@ fn counted(number: usize, what: &str) -> String {
     format!("{number_text} {what}{}", if number == 1 { "" } else { "s" })
 }
 
+const INSTRUCTIONS: &str = concat!(
+    "## Instructions\n\nPer decision, without the clock, counted by `bench/run instructions`:\n\n```text\n",
+    include_str!("../../instructions.txt"),
+    "```\n"
+);
+
 fn write_docs(sections: &[Section], full: bool) {
     let command = if full { "bench/run library --full" } else { "bench/run library" };
     let tables: Vec<String> = sections.iter().map(Section::markdown).collect();
     let text = format!(
         "# Performance\n\nWritten by `{command}`, on {}. Every row is measured in one run, side by side, contestant by \
          contestant in turn; of each contestant the fastest of several rounds (with two threads the median); ratios are \
-         above 1 where Tollgate is faster.\n\n![Nanoseconds per decision](performance.svg)\n\n{}",
+         above 1 where Tollgate is faster.\n\n![Nanoseconds per decision](performance.svg)\n\n{}\n{INSTRUCTIONS}",
         processor(),
         tables.join("\n")
     );
