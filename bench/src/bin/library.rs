@@ -425,8 +425,8 @@ fn compared_row(work: String, compared: &Comparison, target: Option<f64>) -> Row
         work,
         cells,
         target: target.map(|target| format!("{target:.1}x")).unwrap_or_default(),
-        // To the decimal in which the targets are given.
-        reached: target.map(|target| (ratio * 10.0).round() >= (target * 10.0).round()),
+        // As it is printed, to the second decimal.
+        reached: target.map(|target| (ratio * 100.0).round() >= target * 100.0),
     }
 }
 
