@@ -3,11 +3,12 @@
 //! A key is read as 64-bit words `m_i`, in a way that no two keys share, and summed up to `k + Σ k_i × m_i mod
 //! 2^128` with secret, random `k_i`. For any two different keys, whatever they are, at most one value of each
 //! `k_i` makes the sums equal, so whoever does not know the secret finds a pair that does with probability
-//! 2^-64 (universal hashing, after Carter and Wegman). Keys longer than a block of 31 words are summed block by
-//! block, each block beginning with the sum of the one before. The products do not depend on each other, so
-//! that the latency is hardly more than that of one. Lastly the two halves of the sum, each hidden by another
-//! secret, are multiplied and folded to 64 bits, which leaves nothing of the sum's linearity to an attacker
-//! who does get to know of a collision.
+//! 2^-64 (universal hashing, after Carter and Wegman). Short keys make do with one product for two words, `(m_i +
+//! k_i) × (m_j + k_j)`, of which the same holds (the NH of UMAC); only their length is multiplied by itself.
+//! Keys longer than a block of 31 words are summed block by block, each block beginning with the sum of the one
+//! before. The products do not depend on each other, so that the latency is hardly more than that of one. Lastly
+//! the two halves of the sum, each hidden by another secret, are multiplied and folded to 64 bits, which leaves
+//! nothing of the sum's linearity to an attacker who does get to know of a collision.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -108,16 +109,17 @@ impl Hasher for KeyHasher<'_> {
                 _ => [up_to_seven(bytes), 0, 0, 0],
             },
         };
-        let words = [bytes.len() as u64, a, b, c, d];
-        match self.key.factors.get(self.at..).and_then(|factors| factors.first_chunk()) {
+        let length = bytes.len() as u64;
+        match self.key.factors.get(self.at..).and_then(|factors| factors.first_chunk::<5>()) {
             Some(factors) => {
-                let [f, g, h, i, j] = factors.map(u128::from);
-                let [v, w, x, y, z] = words.map(u128::from);
-                let (first, last) = ((f * v).wrapping_add(g * w), (i * y).wrapping_add(j * z));
-                self.sum = self.sum.wrapping_add(first).wrapping_add(h * x).wrapping_add(last);
-                self.at += words.len();
+                let [f, g, h, i, j] = *factors;
+                let product = |x, y| u128::from(x) * u128::from(y);
+                let first = product(a.wrapping_add(g), b.wrapping_add(h));
+                let last = product(c.wrapping_add(i), d.wrapping_add(j));
+                self.sum = self.sum.wrapping_add(product(f, length)).wrapping_add(first.wrapping_add(last));
+                self.at += factors.len();
             }
-            None => words.into_iter().for_each(|word| self.add(word)),
+            None => [length, a, b, c, d].into_iter().for_each(|word| self.add(word)),
         }
     }
 
