@@ -17,9 +17,12 @@
 //! ```
 
 mod clock;
+pub mod headers;
 mod keyed;
 mod limiter;
 mod live;
+pub mod problem;
+pub mod stats;
 #[cfg(feature = "async")]
 mod waiting;
 

@@ -39,7 +39,7 @@ pub use algorithm::{Change, Op};
 pub use cell::Cell;
 pub use decision::{Decision, Outcome, Retry};
 pub use limit::Limit;
-pub use quota::{ParseQuotaError, Quota, QuotaError};
+pub use quota::{ParseQuotaError, Quota, QuotaError, format_duration, parse_duration};
 pub use reservation::Reservation;
 pub use table::{Capacity, Forgotten, Table};
 pub use time::Time;

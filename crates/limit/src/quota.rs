@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
-pub use text::ParseQuotaError;
+pub use text::{ParseQuotaError, format_duration, parse_duration};
 
 /// So many tokens per so long, and how many at once: "N per DURATION burst B".
 ///

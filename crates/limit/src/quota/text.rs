@@ -75,12 +75,7 @@ impl FromStr for Quota {
 
     fn from_str(text: &str) -> Result<Quota, ParseQuotaError> {
         if text.len() > LONGEST_TEXT {
-            return Err(ParseQuotaError {
-                problem: "this is too long for a quota",
-                text: text.chars().take(16).chain("…".chars()).collect(),
-                place: 0..text.chars().next().map_or(0, char::len_utf8),
-                help: format!("write at most {LONGEST_TEXT} bytes, as in \"100 per second burst 200\""),
-            });
+            return Err(too_long(text, "a quota", "100 per second burst 200"));
         }
         let mut words = Words { text, at: 0 };
         let (count, count_at) = words.number("how many, as in \"100 per second\"")?;
@@ -103,19 +98,56 @@ impl FromStr for Quota {
     }
 }
 
+/// Reads a duration as quotas are written with: `second`, `15 minutes`, `500ms`.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// assert_eq!(tollgate_limit::parse_duration("500ms")?, Duration::from_millis(500));
+/// assert_eq!(tollgate_limit::parse_duration("2 weeks")?, Duration::from_secs(14 * 86_400));
+/// # Ok::<(), tollgate_limit::ParseQuotaError>(())
+/// ```
+///
+/// # Errors
+/// What is wrong, where, and what would be right.
+pub fn parse_duration(text: &str) -> Result<Duration, ParseQuotaError> {
+    if text.len() > LONGEST_TEXT {
+        return Err(too_long(text, "a duration", "15 minutes"));
+    }
+    let mut words = Words { text, at: 0 };
+    let (duration, _) = words.duration()?;
+    match words.next() {
+        "" => Ok(duration),
+        extra => Err(words.wrong("unexpected text after the duration", extra, "leave this out")),
+    }
+}
+
+/// Writes a duration so that [`parse_duration`] reads it, in the largest unit that divides it: `15 minutes`.
+pub fn format_duration(duration: Duration) -> String {
+    let nanos = crate::time::nanos(duration);
+    let (names, unit) =
+        UNITS.iter().find(|(_, unit)| nanos.is_multiple_of(*unit)).copied().unwrap_or((&["nanosecond"], 1));
+    let name = names.first().copied().unwrap_or_default();
+    match nanos / unit {
+        1 => name.to_owned(),
+        several => format!("{several} {name}s"),
+    }
+}
+
 /// Prints the largest unit that divides the period, and the burst where it is not the count.
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let period = self.period.get();
-        let (names, unit) =
-            UNITS.iter().find(|(_, unit)| period.is_multiple_of(*unit)).copied().unwrap_or((&["nanosecond"], 1));
-        let name = names.first().copied().unwrap_or_default();
-        write!(f, "{} per ", self.count)?;
-        match period / unit {
-            1 => f.write_str(name)?,
-            several => write!(f, "{several} {name}s")?,
-        }
+        write!(f, "{} per {}", self.count, format_duration(self.period()))?;
         if self.burst == self.count { Ok(()) } else { write!(f, " burst {}", self.burst) }
+    }
+}
+
+fn too_long(text: &str, what: &str, example: &str) -> ParseQuotaError {
+    ParseQuotaError {
+        problem: "this text is too long",
+        text: text.chars().take(16).chain("…".chars()).collect(),
+        place: 0..text.chars().next().map_or(0, char::len_utf8),
+        help: format!("write {what} of at most {LONGEST_TEXT} bytes, as in \"{example}\""),
     }
 }
 

@@ -1,0 +1,441 @@
+//! Rules made ready to be asked: an immutable set that is swapped as a whole.
+
+use crate::attributes::{Attributes, Names};
+use crate::descriptors::Descriptors;
+use crate::dialect::Dialect;
+use crate::identity::{Part, parse_address};
+use crate::index::{Candidates, Index};
+use crate::lineage::{Lineage, Predecessor};
+use crate::model::{Amount, Condition, Cost, LimitRule, Limits, Namespace, Rule, RuleSet, Selector, Then};
+use crate::overrides::{Client, Overrides, OwnedPart};
+use crate::request::Request;
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use tollgate_limit::Time;
+
+/// The parts of a client's key.
+pub type KeyParts<'a> = SmallVec<[Part<'a>; 4]>;
+
+/// A set of rules, ready to be asked.
+#[derive(Debug, Default)]
+pub struct Compiled {
+    namespaces: HashMap<Box<str>, CompiledNamespace, foldhash::fast::RandomState>,
+}
+
+/// The rules of one namespace, ready to be asked.
+#[derive(Debug)]
+pub struct CompiledNamespace {
+    model: Namespace,
+    names: Names,
+    index: Index,
+    descriptors: Descriptors,
+    rules: Vec<CompiledRule>,
+}
+
+/// One rule, ready to be asked.
+#[derive(Debug)]
+pub struct CompiledRule {
+    /// What it says. Its conditions, limits, tiers and overrides are compiled below.
+    rule: Rule,
+    conditions: Vec<(u32, Condition)>,
+    key: KeySource,
+    limits: CompiledLimits,
+    tiers: Option<(u32, HashMap<Box<str>, CompiledLimits, foldhash::fast::RandomState>)>,
+    overrides: Overrides,
+    cost: CostSource,
+    replaces: Vec<u32>,
+    dialect: Dialect,
+}
+
+/// Where the parts of a key come from.
+#[derive(Debug)]
+enum KeySource {
+    Attributes(Vec<u32>),
+    /// The entries at these positions.
+    Entries(Vec<usize>),
+}
+
+#[derive(Debug)]
+enum CostSource {
+    Asked,
+    Fixed(u64),
+    Attribute { number: u32, default: u64, most: u64 },
+}
+
+/// How much is allowed, and where it is counted.
+#[derive(Debug)]
+pub enum CompiledLimits {
+    /// Everything.
+    Unlimited,
+    /// All of these.
+    Each(Vec<CompiledLimit>),
+}
+
+/// One limit, and where it is counted.
+#[derive(Debug)]
+pub struct CompiledLimit {
+    /// What its buckets are known by, on every host and after every restart.
+    pub id: u64,
+    /// What clients are told that it is called.
+    pub name: Box<str>,
+    /// How much.
+    pub amount: Amount,
+    /// Limits that it replaces, whose buckets hold what was spent.
+    pub predecessors: Vec<Predecessor>,
+}
+
+impl Compiled {
+    /// Makes rules ready. Limits that differ from those of the set before are told which ones they replace, so
+    /// that what was spent is kept.
+    pub fn new(set: RuleSet, before: Option<&Compiled>, now: Time) -> Compiled {
+        let compile = |namespace: Namespace| {
+            let before = before.and_then(|before| before.namespace(&namespace.name));
+            (namespace.name.clone(), CompiledNamespace::new(namespace, before, now))
+        };
+        Compiled { namespaces: set.namespaces.into_iter().map(compile).collect() }
+    }
+
+    /// The namespace of this name.
+    #[inline]
+    pub fn namespace(&self, name: &str) -> Option<&CompiledNamespace> {
+        self.namespaces.get(name)
+    }
+
+    /// All of them, in no particular order.
+    pub fn namespaces(&self) -> impl Iterator<Item = &CompiledNamespace> {
+        self.namespaces.values()
+    }
+}
+
+impl CompiledNamespace {
+    fn new(mut model: Namespace, before: Option<&CompiledNamespace>, now: Time) -> CompiledNamespace {
+        let mut written = std::mem::take(&mut model.rules);
+        written.sort_by_key(|rule| std::cmp::Reverse(rule.priority));
+        let mut names = Names::default();
+        let mut lineage = Lineage::new(&model.name, before, now);
+        let numbers: HashMap<Box<str>, u32> =
+            (0..).zip(&written).map(|(number, rule)| (rule.name.clone(), number)).collect();
+        let mut compiler = Compiler { namespace: &model, names: &mut names, lineage: &mut lineage, numbers: &numbers };
+        let mut rules: Vec<CompiledRule> = written.into_iter().map(|rule| compiler.rule(rule)).collect();
+        lineage.inherit(&mut rules);
+        let mut descriptors = Descriptors::default();
+        for (number, rule) in (0..).zip(&rules) {
+            if let Selector::Descriptor(entries) = &rule.rule.selector {
+                descriptors.add(entries, number);
+            }
+        }
+        let index = Index::new(rules.iter().map(CompiledRule::filed_by), names.len());
+        CompiledNamespace { model, names, index, descriptors, rules }
+    }
+
+    /// What it says about everything but its rules.
+    pub fn model(&self) -> &Namespace {
+        &self.model
+    }
+
+    /// The rules, in the order in which they are looked at.
+    pub fn rules(&self) -> &[CompiledRule] {
+        &self.rules
+    }
+
+    /// A rule by its number.
+    #[inline]
+    pub fn rule(&self, number: u32) -> Option<&CompiledRule> {
+        self.rules.get(number as usize)
+    }
+
+    /// What the rules know of a request.
+    #[inline]
+    pub fn attributes<'a>(&'a self, request: &Request<'a>) -> Attributes<'a> {
+        Attributes::resolve(request, &self.names, &self.model.identity)
+    }
+
+    /// Calls `each` with the number of every rule that applies, in order.
+    #[inline]
+    pub fn each_match(&self, attributes: &Attributes<'_>, mut each: impl FnMut(u32)) {
+        let (candidates, descriptor) = self.candidates(attributes);
+        for number in candidates {
+            let Some(rule) = self.rule(number) else { continue };
+            if !rule.applies(attributes, descriptor == Some(number)) {
+                continue;
+            }
+            each(number);
+            if rule.rule.then == Then::Stop {
+                break;
+            }
+        }
+    }
+
+    fn candidates(&self, attributes: &Attributes<'_>) -> (Candidates, Option<u32>) {
+        let mut candidates = self.index.candidates(attributes);
+        let descriptor = if self.descriptors.is_empty() { None } else { self.descriptors.find(attributes.entries) };
+        if let Some(found) = descriptor {
+            let position = candidates.partition_point(|number| *number < found);
+            candidates.insert(position, found);
+        }
+        (candidates, descriptor)
+    }
+
+    /// Why a rule applies to a request or not, looked at by itself.
+    pub fn explain(&self, attributes: &Attributes<'_>, rule: &CompiledRule) -> Result<(), String> {
+        match &rule.rule.selector {
+            Selector::Descriptor(_) => {
+                let found = self.descriptors.find(attributes.entries).and_then(|number| self.rule(number));
+                match found {
+                    Some(found) if std::ptr::eq(found, rule) => Ok(()),
+                    Some(found) => Err(format!("these entries lead to `{}`", found.rule.name)),
+                    None => Err("these entries lead to no rule".to_owned()),
+                }
+            }
+            Selector::Match(written) => {
+                let failed = rule
+                    .conditions
+                    .iter()
+                    .zip(written)
+                    .find(|((number, condition), _)| !satisfies(attributes, *number, condition));
+                let Some(((number, condition), (name, _))) = failed else { return Ok(()) };
+                Err(complain(name, condition, attributes.get(*number).map(crate::attributes::Attribute::part)))
+            }
+        }
+    }
+}
+
+fn complain(name: &str, condition: &Condition, value: Option<Part<'_>>) -> String {
+    let parts = [value.unwrap_or(Part::Absent)];
+    let value = crate::identity::Key::new(&parts);
+    let list = |patterns: &[crate::Pattern]| {
+        let mut texts: Vec<String> = patterns.iter().take(4).map(ToString::to_string).collect();
+        if patterns.len() > 4 {
+            texts.push("…".to_owned());
+        }
+        texts.join(", ")
+    };
+    match condition {
+        Condition::AnyOf(patterns) => format!("{name} is {value}, not {}", list(patterns)),
+        Condition::NoneOf(patterns) => format!("{name} is {value}, one of {}", list(patterns)),
+        Condition::Present => format!("{name} is absent"),
+        Condition::Absent => format!("{name} is {value}, not absent"),
+    }
+}
+
+#[inline]
+fn satisfies(attributes: &Attributes<'_>, number: u32, condition: &Condition) -> bool {
+    let attribute = attributes.get(number);
+    let looks_like = |patterns: &[crate::Pattern]| {
+        attribute.is_some_and(|attribute| {
+            let text = attribute.text().unwrap_or_default();
+            patterns.iter().any(|pattern| match pattern {
+                crate::Pattern::Network(network) => attribute.ip().is_some_and(|address| network.contains(address)),
+                pattern => pattern.matches(text, None),
+            })
+        })
+    };
+    match condition {
+        Condition::AnyOf(patterns) => looks_like(patterns),
+        Condition::NoneOf(patterns) => !looks_like(patterns),
+        Condition::Present => attribute.is_some(),
+        Condition::Absent => attribute.is_none(),
+    }
+}
+
+impl CompiledRule {
+    /// What it says.
+    #[inline]
+    pub fn rule(&self) -> &Rule {
+        &self.rule
+    }
+
+    /// Which headers tell clients about it.
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// The rules that do not apply where this one does.
+    pub fn replaces(&self) -> &[u32] {
+        &self.replaces
+    }
+
+    /// Descriptors are found by themselves.
+    fn filed_by(&self) -> &[(u32, Condition)] {
+        // A condition that no request satisfies: an attribute that has no number.
+        static NEVER: std::sync::LazyLock<[(u32, Condition); 1]> =
+            std::sync::LazyLock::new(|| [(u32::MAX, Condition::AnyOf(vec![crate::Pattern::Exact("".into())]))]);
+        match self.rule.selector {
+            Selector::Match(_) => &self.conditions,
+            Selector::Descriptor(_) => &*NEVER,
+        }
+    }
+
+    #[inline]
+    fn applies(&self, attributes: &Attributes<'_>, found_by_descriptor: bool) -> bool {
+        match self.rule.selector {
+            Selector::Descriptor(_) => found_by_descriptor,
+            Selector::Match(_) => {
+                self.conditions.iter().all(|(number, condition)| satisfies(attributes, *number, condition))
+            }
+        }
+    }
+
+    /// What a request costs.
+    #[inline]
+    pub fn cost(&self, asked: u64, attributes: &Attributes<'_>) -> u64 {
+        match self.cost {
+            CostSource::Asked => asked,
+            // Who only asks pays nothing.
+            _ if asked == 0 => 0,
+            CostSource::Fixed(cost) => cost,
+            CostSource::Attribute { number, default, most } => match attributes.get(number) {
+                None => default,
+                // What is no number is not cheaper than what is.
+                Some(attribute) => attribute.number().unwrap_or(most).min(most),
+            },
+        }
+    }
+
+    /// Who shares a bucket with this request. Whoever lacks an attribute shares it with all others who do.
+    #[inline]
+    pub fn key<'a>(&self, attributes: &'a Attributes<'_>) -> KeyParts<'a> {
+        match &self.key {
+            KeySource::Attributes(numbers) => numbers
+                .iter()
+                .map(|number| attributes.get(*number).map_or(Part::Absent, crate::attributes::Attribute::part))
+                .collect(),
+            KeySource::Entries(positions) => {
+                positions.iter().map(|position| entry_part(attributes, *position)).collect()
+            }
+        }
+    }
+
+    /// The limits that apply to a client: its own, its tier's, or those for everybody.
+    #[inline]
+    pub fn limits(&self, key: &[Part<'_>], attributes: &Attributes<'_>) -> &CompiledLimits {
+        if let Some(limits) = self.overrides.get(key) {
+            return limits;
+        }
+        if let Some((number, tiers)) = &self.tiers
+            && let Some(limits) = attributes.get(*number).and_then(|tier| tiers.get(tier.text()?))
+        {
+            return limits;
+        }
+        &self.limits
+    }
+
+    /// Every limit that it may apply, for whomever.
+    pub fn all_limits(&self) -> impl Iterator<Item = &CompiledLimit> {
+        let tiers = self.tiers.iter().flat_map(|(_, tiers)| tiers.values());
+        std::iter::once(&self.limits).chain(tiers).chain(self.overrides.iter()).flat_map(CompiledLimits::each)
+    }
+
+    pub(crate) fn all_limits_mut(&mut self) -> impl Iterator<Item = &mut CompiledLimit> {
+        let tiers = self.tiers.iter_mut().flat_map(|(_, tiers)| tiers.values_mut());
+        std::iter::once(&mut self.limits).chain(tiers).chain(self.overrides.iter_mut()).flat_map(
+            |limits| match limits {
+                CompiledLimits::Unlimited => [].iter_mut(),
+                CompiledLimits::Each(limits) => limits.iter_mut(),
+            },
+        )
+    }
+}
+
+fn entry_part<'a>(attributes: &'a Attributes<'_>, position: usize) -> Part<'a> {
+    match attributes.entries.get(position) {
+        None => Part::Absent,
+        Some((_, crate::Value::Text(text))) => Part::Text(text),
+        Some((_, crate::Value::Address(address))) => Part::Address(*address),
+        // Entries are texts wherever they come from; a number is as good as its attribute.
+        Some((_, crate::Value::Number(_))) => Part::Absent,
+    }
+}
+
+impl CompiledLimits {
+    /// The limits, of which what is unlimited has none.
+    pub fn each(&self) -> &[CompiledLimit] {
+        match self {
+            CompiledLimits::Unlimited => &[],
+            CompiledLimits::Each(limits) => limits,
+        }
+    }
+}
+
+/// Compiles the rules of one namespace.
+struct Compiler<'a, 'b> {
+    namespace: &'a Namespace,
+    names: &'a mut Names,
+    lineage: &'a mut Lineage<'b>,
+    numbers: &'a HashMap<Box<str>, u32>,
+}
+
+impl Compiler<'_, '_> {
+    fn rule(&mut self, mut rule: Rule) -> CompiledRule {
+        let conditions = match &rule.selector {
+            Selector::Match(conditions) => {
+                conditions.iter().map(|(name, c)| (self.names.number(name), c.clone())).collect()
+            }
+            Selector::Descriptor(_) => Vec::new(),
+        };
+        let key = match &rule.selector {
+            Selector::Match(_) => KeySource::Attributes(rule.key.iter().map(|name| self.names.number(name)).collect()),
+            Selector::Descriptor(entries) => {
+                let told_apart = entries.iter().enumerate().filter(|(_, entry)| !entry.shared);
+                KeySource::Entries(told_apart.map(|(position, _)| position).collect())
+            }
+        };
+        let population = self.lineage.population(&rule);
+        let limits = std::mem::replace(&mut rule.limits, Limits::Unlimited);
+        let limits = self.limits(limits, &rule.name, &population, "");
+        let tiers = rule.tiers.take().map(|tiers| {
+            let number = self.names.number(&tiers.attribute);
+            let compile = |(value, limits): (Box<str>, Limits)| {
+                let compiled = self.limits(limits, &rule.name, &population, &format!("tier {value}"));
+                (value, compiled)
+            };
+            (number, tiers.tiers.into_iter().map(compile).collect())
+        });
+        let mut overrides = Overrides::default();
+        for one in std::mem::take(&mut rule.overrides) {
+            let label = format!("client {:?}", one.client);
+            let limits = self.limits(one.limits, &rule.name, &population, &label);
+            overrides.insert(self.client(&rule.key, one.client), limits);
+        }
+        let cost = match &rule.cost {
+            Cost::Asked => CostSource::Asked,
+            Cost::Fixed(cost) => CostSource::Fixed(*cost),
+            Cost::Attribute { name, default, most } => {
+                CostSource::Attribute { number: self.names.number(name), default: *default, most: *most }
+            }
+        };
+        CompiledRule {
+            conditions,
+            key,
+            limits,
+            tiers,
+            overrides,
+            cost,
+            replaces: rule.replaces.iter().filter_map(|name| self.numbers.get(name).copied()).collect(),
+            dialect: rule.headers.unwrap_or(self.namespace.headers),
+            rule,
+        }
+    }
+
+    fn limits(&mut self, limits: Limits, rule: &str, population: &str, whose: &str) -> CompiledLimits {
+        let Limits::Each(limits) = limits else { return CompiledLimits::Unlimited };
+        let single = limits.len() == 1;
+        let compile = |(index, LimitRule { name, amount }): (usize, LimitRule)| CompiledLimit {
+            id: self.lineage.id(population, whose, &amount),
+            name: name.unwrap_or_else(|| if single { rule.into() } else { format!("{rule}.{}", index + 1).into() }),
+            amount,
+            predecessors: Vec::new(),
+        };
+        CompiledLimits::Each(limits.into_iter().enumerate().map(compile).collect())
+    }
+
+    /// The values of an override in the form that requests have.
+    fn client(&self, key: &[Box<str>], values: Vec<Box<str>>) -> Client {
+        let part = |(name, value): (&Box<str>, Box<str>)| match parse_address(&value) {
+            Some(address) if **name == *"ip" => OwnedPart::Address(self.namespace.identity.grouping.group(address)),
+            _ if **name == *"path" => OwnedPart::Text(self.namespace.identity.path.normalise(&value).into()),
+            _ => OwnedPart::Text(value),
+        };
+        key.iter().zip(values).map(part).collect()
+    }
+}

@@ -1,0 +1,180 @@
+//! Which rules may apply to a request, without looking at all of them.
+//!
+//! Each rule is filed under one of its conditions, the one that the fewest others share: under values, under the
+//! literal beginning of paths, or under networks. A request is looked up by each of its attributes; what is found
+//! is then checked in full. Rules that cannot be filed (no condition, only regular expressions, globs of texts,
+//! negations) are looked at every time.
+
+use crate::attributes::{Attribute, Attributes};
+use crate::model::Condition;
+use crate::pattern::Pattern;
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+type Map<K> = HashMap<K, Vec<u32>, foldhash::fast::RandomState>;
+
+/// Numbers of rules, in the order in which they are looked at.
+pub(crate) type Candidates = SmallVec<[u32; 32]>;
+
+/// Literal beginnings of more segments are cut off.
+const DEEPEST: usize = 8;
+
+/// Where a pattern is filed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Place<'a> {
+    Exact(u32, &'a str),
+    Beginning(u32, &'a str, usize),
+    Network(u32, IpAddr, u8),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    /// By the number of the attribute.
+    attributes: Vec<AttributeIndex>,
+    /// Those that are looked at every time.
+    always: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+struct AttributeIndex {
+    exact: Map<Box<str>>,
+    beginnings: Map<Box<str>>,
+    /// How many segments the beginnings have, as bits.
+    depths: u32,
+    networks: Map<(IpAddr, u8)>,
+    /// Which prefixes the networks have, IPv4 and IPv6.
+    prefixes: [Vec<u8>; 2],
+}
+
+impl Index {
+    /// Files rules that are given by their conditions, in order.
+    pub(crate) fn new<'a>(rules: impl Iterator<Item = &'a [(u32, Condition)]> + Clone, attributes: usize) -> Index {
+        let mut shared: HashMap<Place<'_>, usize> = HashMap::new();
+        for place in rules.clone().flatten().filter_map(|(number, condition)| places(*number, condition)).flatten() {
+            *shared.entry(place).or_default() += 1;
+        }
+        let mut index =
+            Index { attributes: (0..attributes).map(|_| AttributeIndex::default()).collect(), always: Vec::new() };
+        for (rule, conditions) in (0_u32..).zip(rules) {
+            let choices = conditions.iter().filter_map(|(number, condition)| places(*number, condition));
+            let company = |places: &Vec<Place<'_>>| places.iter().filter_map(|place| shared.get(place)).sum::<usize>();
+            match choices.min_by_key(company) {
+                Some(places) => places.into_iter().for_each(|place| index.file(&place, rule)),
+                None => index.always.push(rule),
+            }
+        }
+        index
+    }
+
+    fn file(&mut self, place: &Place<'_>, rule: u32) {
+        let (Place::Exact(number, ..) | Place::Beginning(number, ..) | Place::Network(number, ..)) = place;
+        let Some(index) = self.attributes.get_mut(*number as usize) else { return };
+        match place {
+            Place::Exact(_, text) => index.exact.entry((*text).into()).or_default().push(rule),
+            Place::Beginning(_, text, depth) => {
+                index.depths |= 1 << depth;
+                index.beginnings.entry((*text).into()).or_default().push(rule);
+            }
+            Place::Network(_, address, prefix) => {
+                let [v4, v6] = &mut index.prefixes;
+                let prefixes = if address.is_ipv4() { v4 } else { v6 };
+                if !prefixes.contains(prefix) {
+                    prefixes.push(*prefix);
+                }
+                index.networks.entry((*address, *prefix)).or_default().push(rule);
+            }
+        }
+    }
+
+    /// The rules that may apply, each once, in order.
+    pub(crate) fn candidates(&self, attributes: &Attributes<'_>) -> Candidates {
+        let mut found = Candidates::from_slice(&self.always);
+        let mut lists = usize::from(!found.is_empty());
+        for (number, attribute) in attributes.iter() {
+            if let Some(index) = self.attributes.get(number as usize) {
+                index.look_up(attribute, |rules| {
+                    found.extend_from_slice(rules);
+                    lists += 1;
+                });
+            }
+        }
+        if lists > 1 {
+            found.sort_unstable();
+            found.dedup();
+        }
+        found
+    }
+}
+
+impl AttributeIndex {
+    fn look_up(&self, attribute: &Attribute<'_>, mut found: impl FnMut(&[u32])) {
+        if let Some(text) = attribute.text() {
+            if !self.exact.is_empty()
+                && let Some(rules) = self.exact.get(text)
+            {
+                found(rules);
+            }
+            self.beginnings_of(text, &mut found);
+        }
+        if !self.networks.is_empty()
+            && let Some(address) = attribute.ip()
+        {
+            self.networks_of(address, &mut found);
+        }
+    }
+
+    fn beginnings_of(&self, path: &str, found: &mut impl FnMut(&[u32])) {
+        if self.depths == 0 {
+            return;
+        }
+        let ends = path.bytes().enumerate().skip(1).filter(|(_, byte)| *byte == b'/').map(|(at, _)| at);
+        for (depth, end) in (1..=DEEPEST).zip(ends.chain([path.len()])) {
+            if self.depths & 1 << depth != 0
+                && let Some(rules) = path.get(..end).and_then(|beginning| self.beginnings.get(beginning))
+            {
+                found(rules);
+            }
+        }
+    }
+
+    fn networks_of(&self, address: IpAddr, found: &mut impl FnMut(&[u32])) {
+        let [v4, v6] = &self.prefixes;
+        for prefix in if address.is_ipv4() { v4 } else { v6 } {
+            if let Some(rules) = self.networks.get(&(mask(address, *prefix), *prefix)) {
+                found(rules);
+            }
+        }
+    }
+}
+
+/// Where a condition can be filed: under each of its patterns, or not at all.
+fn places(number: u32, condition: &Condition) -> Option<Vec<Place<'_>>> {
+    let Condition::AnyOf(patterns) = condition else { return None };
+    patterns
+        .iter()
+        .map(|pattern| match pattern {
+            Pattern::Exact(text) => Some(Place::Exact(number, text)),
+            Pattern::Path(glob) => match glob.literal_start(DEEPEST) {
+                (_, 0) => None,
+                (beginning, depth) => Some(Place::Beginning(number, beginning, depth)),
+            },
+            Pattern::Network(network) => Some(Place::Network(number, network.address(), network.prefix())),
+            Pattern::Glob(_) | Pattern::Regex(_) => None,
+        })
+        .collect()
+}
+
+fn mask(address: IpAddr, prefix: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(v4) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
+            IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits() & mask))
+        }
+        IpAddr::V6(v6) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
+            IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & mask))
+        }
+    }
+}
