@@ -144,6 +144,11 @@ pub(crate) trait Ask: Copy {
     /// Whether both counters of a sliding window are to be cleared.
     fn is_reset(self) -> bool;
 
+    /// Whether it is answered from what they were before that.
+    fn looks_back(self) -> bool {
+        false
+    }
+
     /// What is answered about a state that has gone over to another limit: not here.
     fn moved(self) -> Self::Answer;
 }
@@ -225,6 +230,32 @@ impl Ask for Cancel {
 
     fn moved(self) -> Unserved {
         Unserved::default()
+    }
+}
+
+/// [`Op::Reset`] that says what there was before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TakeOut;
+
+impl Ask for TakeOut {
+    type Answer = Decision;
+
+    fn ask<A: Algorithm>(self, algorithm: &A, state: &mut A::State, now: Time) -> Decision {
+        let before = Op::Peek(0).ask(algorithm, state, now);
+        *state = A::State::default();
+        before
+    }
+
+    fn is_reset(self) -> bool {
+        true
+    }
+
+    fn looks_back(self) -> bool {
+        true
+    }
+
+    fn moved(self) -> Decision {
+        Op::Reset.moved()
     }
 }
 

@@ -113,7 +113,7 @@ impl Cell {
     /// Gives back what has not been served of a reservation, and says how much that was.
     #[expect(clippy::needless_pass_by_value, reason = "nobody can give it back twice")]
     pub fn cancel(&self, limit: &Limit, reservation: Reservation, now: Time) -> u64 {
-        self.refunds.give_back(&reservation, |cancel| self.ask(limit, cancel, now))
+        self.refunds.give_back(&reservation, reservation.cost(), |cancel| self.ask(limit, cancel, now))
     }
 
     /// Goes over from one limit to another, in place. Somebody who asks at the same time may meet the new state

@@ -81,8 +81,14 @@ impl Refunds {
         if decision.is_allowed() { Ok(Reservation { decision, made_at: now, refunds, era }) } else { Err(decision) }
     }
 
-    /// Gives back by `cancel` what has not been served of a reservation, and says how much that was.
-    pub(crate) fn give_back(&self, reservation: &Reservation, cancel: impl FnOnce(Cancel) -> Unserved) -> u64 {
+    /// Gives back by `cancel` what has not been served of a reservation, at most so many tokens, and says how much
+    /// that was.
+    pub(crate) fn give_back(
+        &self,
+        reservation: &Reservation,
+        tokens: u64,
+        cancel: impl FnOnce(Cancel) -> Unserved,
+    ) -> u64 {
         let _one_at_a_time = lock(&self.giving_back);
         if self.era.load(Ordering::Acquire) != reservation.era {
             return 0;
@@ -90,7 +96,7 @@ impl Refunds {
         let decision = &reservation.decision;
         let given_back = self.given_back.load(Ordering::Acquire);
         let unserved = cancel(Cancel(Booking {
-            cost: reservation.cost(),
+            cost: tokens.min(reservation.cost()),
             made_at: reservation.made_at,
             used: decision.limit.saturating_sub(decision.remaining).saturating_add(decision.debt),
             full_at: reservation.made_at + decision.reset_after,

@@ -7,7 +7,7 @@ mod wide;
 
 use crate::algorithm::sliding_window::SlidingWindow;
 use crate::algorithm::token_bucket::PlainBucket;
-use crate::algorithm::{Allow, Ask, Change, Hold, Op};
+use crate::algorithm::{Allow, Ask, Change, Hold, Op, TakeOut};
 use crate::decision::Decision;
 use crate::limit::{Limit, Shape, Transition};
 use crate::pace::is_too_late;
@@ -214,7 +214,55 @@ impl Table {
     #[expect(clippy::needless_pass_by_value, reason = "nobody can give it back twice")]
     pub fn cancel<K: Hash + ?Sized>(&self, key: &K, limit: &Limit, reservation: Reservation, now: Time) -> u64 {
         let hash = self.hash(key);
-        self.refunds(hash).give_back(&reservation, |cancel| self.ask(hash, limit, cancel, now))
+        self.refunds(hash).give_back(&reservation, reservation.cost(), |cancel| self.ask(hash, limit, cancel, now))
+    }
+
+    /// Gives back up to so many tokens of what has not been served of a client's reservation; the rest of it is
+    /// used. Says how many that were.
+    #[expect(clippy::needless_pass_by_value, reason = "nobody can give it back twice")]
+    pub fn give_back<K: Hash + ?Sized>(
+        &self,
+        key: &K,
+        limit: &Limit,
+        (reservation, tokens): (Reservation, u64),
+        now: Time,
+    ) -> u64 {
+        let hash = self.hash(key);
+        self.refunds(hash).give_back(&reservation, tokens, |cancel| self.ask(hash, limit, cancel, now))
+    }
+
+    /// Takes what a client has spent of one limit over to another, under which it has another key. Nothing is taken
+    /// over twice, and more than the new limit ever holds is forgiven, so that nobody is locked out for long.
+    ///
+    /// Costs hardly more than a glance where there is nothing to take over.
+    pub fn carry_over<K: Hash + ?Sized>(&self, from: (&K, &Limit), to: (&K, &Limit), now: Time) {
+        let (hash, new_hash) = (self.hash(from.0), self.hash(to.0));
+        if is_too_late(now) || spent(&self.ask(hash, from.1, Op::Peek(0), now)) == 0 {
+            return;
+        }
+        // What was booked before cannot be given back any more. It also makes the others wait who want to carry
+        // over the same, so that they find it done.
+        self.refunds(hash).end_era(|| {
+            // First the new one pays, then the old one is cleared: nobody sees less than was spent. Requests that
+            // still ask the old limit may have added to it in between.
+            let before = spent(&self.ask(hash, from.1, Op::Peek(0), now));
+            let most = to.1.most();
+            let _ = self.ask(new_hash, to.1, Op::Charge(before.min(most)), now);
+            let cleared = spent(&self.ask(hash, from.1, TakeOut, now));
+            let op = if cleared >= before {
+                Op::Charge((cleared - before).min(most))
+            } else {
+                Op::Refund(before.min(most).saturating_sub(cleared))
+            };
+            let _ = self.ask(new_hash, to.1, op, now);
+        });
+    }
+
+    /// A number that stands for a key, different in every table: nobody who does not know the table's secret can
+    /// find two keys with the same one.
+    #[inline]
+    pub fn fingerprint<K: Hash + ?Sized>(&self, key: &K) -> u64 {
+        self.hash(key)
     }
 
     /// Takes a client over from one limit to another.
@@ -313,10 +361,11 @@ impl Table {
         let odd = Place { tag: even.tag.second(), ..even };
         let (current, previous) = if limit.turn(now) == 0 { (even, odd) } else { (odd, even) };
         let previous = self.with_word(previous, now, move |word: &mut u64| {
+            let before = *word;
             if ask.is_reset() {
                 *word = 0;
             }
-            *word
+            if ask.looks_back() { before } else { *word }
         });
         self.with_word(current, now, move |word| limit.ask_current(word, previous, ask, now))
     }
@@ -421,6 +470,11 @@ impl Table {
     fn neighbours(&self, index: usize) -> impl Iterator<Item = &Line> {
         (1..GROUP).map(move |distance| self.line(index ^ distance))
     }
+}
+
+/// Tokens that are missing to a full limit.
+fn spent(decision: &Decision) -> u64 {
+    decision.limit.saturating_sub(decision.remaining).saturating_add(decision.debt)
 }
 
 impl fmt::Debug for Table {

@@ -5,12 +5,13 @@ use crate::descriptors::Descriptors;
 use crate::dialect::Dialect;
 use crate::identity::{Part, parse_address};
 use crate::index::{Candidates, Index};
-use crate::lineage::{Lineage, Predecessor};
+use crate::lineage::{Lineage, Population, Predecessor};
 use crate::model::{Amount, Condition, Cost, LimitRule, Limits, Namespace, Rule, RuleSet, Selector, Then};
 use crate::overrides::{Client, Overrides, OwnedPart};
 use crate::request::Request;
 use smallvec::SmallVec;
 use std::collections::HashMap;
+use std::ops::Range;
 use tollgate_limit::Time;
 
 /// The parts of a client's key.
@@ -19,7 +20,8 @@ pub type KeyParts<'a> = SmallVec<[Part<'a>; 4]>;
 /// A set of rules, ready to be asked.
 #[derive(Debug, Default)]
 pub struct Compiled {
-    namespaces: HashMap<Box<str>, CompiledNamespace, foldhash::fast::RandomState>,
+    namespaces: Vec<CompiledNamespace>,
+    numbers: HashMap<Box<str>, u32, foldhash::fast::RandomState>,
 }
 
 /// The rules of one namespace, ready to be asked.
@@ -30,6 +32,8 @@ pub struct CompiledNamespace {
     index: Index,
     descriptors: Descriptors,
     rules: Vec<CompiledRule>,
+    /// Those of all rules, tiers and overrides.
+    limits: Vec<CompiledLimit>,
 }
 
 /// One rule, ready to be asked.
@@ -45,6 +49,7 @@ pub struct CompiledRule {
     cost: CostSource,
     replaces: Vec<u32>,
     dialect: Dialect,
+    population: Population,
 }
 
 /// Where the parts of a key come from.
@@ -63,12 +68,12 @@ enum CostSource {
 }
 
 /// How much is allowed, and where it is counted.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompiledLimits {
     /// Everything.
     Unlimited,
-    /// All of these.
-    Each(Vec<CompiledLimit>),
+    /// All of these, by their numbers in the namespace.
+    Each(Range<u32>),
 }
 
 /// One limit, and where it is counted.
@@ -90,20 +95,34 @@ impl Compiled {
     pub fn new(set: RuleSet, before: Option<&Compiled>, now: Time) -> Compiled {
         let compile = |namespace: Namespace| {
             let before = before.and_then(|before| before.namespace(&namespace.name));
-            (namespace.name.clone(), CompiledNamespace::new(namespace, before, now))
+            CompiledNamespace::new(namespace, before, now)
         };
-        Compiled { namespaces: set.namespaces.into_iter().map(compile).collect() }
+        let namespaces: Vec<CompiledNamespace> = set.namespaces.into_iter().map(compile).collect();
+        let numbers =
+            (0..).zip(&namespaces).map(|(number, namespace)| (namespace.model.name.clone(), number)).collect();
+        Compiled { namespaces, numbers }
+    }
+
+    /// The number of a namespace.
+    #[inline]
+    pub fn number(&self, name: &str) -> Option<u32> {
+        self.numbers.get(name).copied()
     }
 
     /// The namespace of this name.
-    #[inline]
     pub fn namespace(&self, name: &str) -> Option<&CompiledNamespace> {
-        self.namespaces.get(name)
+        self.get(self.number(name)?)
     }
 
-    /// All of them, in no particular order.
-    pub fn namespaces(&self) -> impl Iterator<Item = &CompiledNamespace> {
-        self.namespaces.values()
+    /// The namespace of this number.
+    #[inline]
+    pub fn get(&self, number: u32) -> Option<&CompiledNamespace> {
+        self.namespaces.get(number as usize)
+    }
+
+    /// All of them, by their numbers.
+    pub fn namespaces(&self) -> &[CompiledNamespace] {
+        &self.namespaces
     }
 }
 
@@ -115,9 +134,16 @@ impl CompiledNamespace {
         let mut lineage = Lineage::new(&model.name, before, now);
         let numbers: HashMap<Box<str>, u32> =
             (0..).zip(&written).map(|(number, rule)| (rule.name.clone(), number)).collect();
-        let mut compiler = Compiler { namespace: &model, names: &mut names, lineage: &mut lineage, numbers: &numbers };
-        let mut rules: Vec<CompiledRule> = written.into_iter().map(|rule| compiler.rule(rule)).collect();
-        lineage.inherit(&mut rules);
+        let mut limits = Vec::new();
+        let mut compiler = Compiler {
+            namespace: &model,
+            names: &mut names,
+            lineage: &mut lineage,
+            numbers: &numbers,
+            limits: &mut limits,
+        };
+        let rules: Vec<CompiledRule> = written.into_iter().map(|rule| compiler.rule(rule)).collect();
+        lineage.inherit(&rules, &mut limits);
         let mut descriptors = Descriptors::default();
         for (number, rule) in (0..).zip(&rules) {
             if let Selector::Descriptor(entries) = &rule.rule.selector {
@@ -125,7 +151,7 @@ impl CompiledNamespace {
             }
         }
         let index = Index::new(rules.iter().map(CompiledRule::filed_by), names.len());
-        CompiledNamespace { model, names, index, descriptors, rules }
+        CompiledNamespace { model, names, index, descriptors, rules, limits }
     }
 
     /// What it says about everything but its rules.
@@ -142,6 +168,17 @@ impl CompiledNamespace {
     #[inline]
     pub fn rule(&self, number: u32) -> Option<&CompiledRule> {
         self.rules.get(number as usize)
+    }
+
+    /// All limits of its rules, by their numbers.
+    pub fn limits(&self) -> &[CompiledLimit] {
+        &self.limits
+    }
+
+    /// A limit by its number.
+    #[inline]
+    pub fn limit(&self, number: u32) -> Option<&CompiledLimit> {
+        self.limits.get(number as usize)
     }
 
     /// What the rules know of a request.
@@ -250,6 +287,10 @@ impl CompiledRule {
         self.dialect
     }
 
+    pub(crate) fn population(&self) -> Population {
+        self.population
+    }
+
     /// The rules that do not apply where this one does.
     pub fn replaces(&self) -> &[u32] {
         &self.replaces
@@ -320,20 +361,10 @@ impl CompiledRule {
         &self.limits
     }
 
-    /// Every limit that it may apply, for whomever.
-    pub fn all_limits(&self) -> impl Iterator<Item = &CompiledLimit> {
+    /// The numbers of all limits that it may apply, for whomever.
+    pub fn all_limits(&self) -> impl Iterator<Item = u32> {
         let tiers = self.tiers.iter().flat_map(|(_, tiers)| tiers.values());
-        std::iter::once(&self.limits).chain(tiers).chain(self.overrides.iter()).flat_map(CompiledLimits::each)
-    }
-
-    pub(crate) fn all_limits_mut(&mut self) -> impl Iterator<Item = &mut CompiledLimit> {
-        let tiers = self.tiers.iter_mut().flat_map(|(_, tiers)| tiers.values_mut());
-        std::iter::once(&mut self.limits).chain(tiers).chain(self.overrides.iter_mut()).flat_map(
-            |limits| match limits {
-                CompiledLimits::Unlimited => [].iter_mut(),
-                CompiledLimits::Each(limits) => limits.iter_mut(),
-            },
-        )
+        std::iter::once(&self.limits).chain(tiers).chain(self.overrides.iter()).flat_map(CompiledLimits::numbers)
     }
 }
 
@@ -348,11 +379,11 @@ fn entry_part<'a>(attributes: &'a Attributes<'_>, position: usize) -> Part<'a> {
 }
 
 impl CompiledLimits {
-    /// The limits, of which what is unlimited has none.
-    pub fn each(&self) -> &[CompiledLimit] {
+    /// The numbers of the limits, of which what is unlimited has none.
+    pub fn numbers(&self) -> Range<u32> {
         match self {
-            CompiledLimits::Unlimited => &[],
-            CompiledLimits::Each(limits) => limits,
+            CompiledLimits::Unlimited => 0..0,
+            CompiledLimits::Each(numbers) => numbers.clone(),
         }
     }
 }
@@ -363,6 +394,7 @@ struct Compiler<'a, 'b> {
     names: &'a mut Names,
     lineage: &'a mut Lineage<'b>,
     numbers: &'a HashMap<Box<str>, u32>,
+    limits: &'a mut Vec<CompiledLimit>,
 }
 
 impl Compiler<'_, '_> {
@@ -380,13 +412,13 @@ impl Compiler<'_, '_> {
                 KeySource::Entries(told_apart.map(|(position, _)| position).collect())
             }
         };
-        let population = self.lineage.population(&rule);
+        let population = Population::of(&rule);
         let limits = std::mem::replace(&mut rule.limits, Limits::Unlimited);
-        let limits = self.limits(limits, &rule.name, &population, "");
+        let limits = self.limits(limits, &rule.name, population, "");
         let tiers = rule.tiers.take().map(|tiers| {
             let number = self.names.number(&tiers.attribute);
             let compile = |(value, limits): (Box<str>, Limits)| {
-                let compiled = self.limits(limits, &rule.name, &population, &format!("tier {value}"));
+                let compiled = self.limits(limits, &rule.name, population, &format!("tier {value}"));
                 (value, compiled)
             };
             (number, tiers.tiers.into_iter().map(compile).collect())
@@ -394,7 +426,7 @@ impl Compiler<'_, '_> {
         let mut overrides = Overrides::default();
         for one in std::mem::take(&mut rule.overrides) {
             let label = format!("client {:?}", one.client);
-            let limits = self.limits(one.limits, &rule.name, &population, &label);
+            let limits = self.limits(one.limits, &rule.name, population, &label);
             overrides.insert(self.client(&rule.key, one.client), limits);
         }
         let cost = match &rule.cost {
@@ -413,20 +445,23 @@ impl Compiler<'_, '_> {
             cost,
             replaces: rule.replaces.iter().filter_map(|name| self.numbers.get(name).copied()).collect(),
             dialect: rule.headers.unwrap_or(self.namespace.headers),
+            population,
             rule,
         }
     }
 
-    fn limits(&mut self, limits: Limits, rule: &str, population: &str, whose: &str) -> CompiledLimits {
+    fn limits(&mut self, limits: Limits, rule: &str, population: Population, whose: &str) -> CompiledLimits {
         let Limits::Each(limits) = limits else { return CompiledLimits::Unlimited };
+        let start = self.limits.len();
         let single = limits.len() == 1;
-        let compile = |(index, LimitRule { name, amount }): (usize, LimitRule)| CompiledLimit {
-            id: self.lineage.id(population, whose, &amount),
-            name: name.unwrap_or_else(|| if single { rule.into() } else { format!("{rule}.{}", index + 1).into() }),
-            amount,
-            predecessors: Vec::new(),
-        };
-        CompiledLimits::Each(limits.into_iter().enumerate().map(compile).collect())
+        for (index, LimitRule { name, amount }) in limits.into_iter().enumerate() {
+            let id = self.lineage.id(population, whose, &amount);
+            let numbered = || if single { rule.into() } else { format!("{rule}.{}", index + 1).into() };
+            let name = name.unwrap_or_else(numbered);
+            self.limits.push(CompiledLimit { id, name, amount, predecessors: Vec::new() });
+        }
+        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        CompiledLimits::Each(number(start)..number(self.limits.len()))
     }
 
     /// The values of an override in the form that requests have.

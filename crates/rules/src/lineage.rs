@@ -40,15 +40,10 @@ impl<'a> Lineage<'a> {
         Lineage { namespace, before, now, met: HashMap::new() }
     }
 
-    /// Who is counted by a rule: which requests, and what tells their clients apart.
-    pub(crate) fn population(&self, rule: &Rule) -> String {
-        population(rule)
-    }
-
     /// What the buckets of a limit are known by. The same limit on the same clients for a second time has its
     /// own, or a request would pay twice into one bucket.
-    pub(crate) fn id(&mut self, population: &str, whose: &str, amount: &Amount) -> u64 {
-        let id = hash(&[self.namespace, population, whose, &amount.to_string()]);
+    pub(crate) fn id(&mut self, population: Population, whose: &str, amount: &Amount) -> u64 {
+        let id = hash(&[self.namespace, &population.0.to_string(), whose, &amount.to_string()]);
         let times = self.met.entry(id).or_default();
         *times += 1;
         if *times == 1 { id } else { hash(&[&id.to_string(), &times.to_string()]) }
@@ -56,24 +51,23 @@ impl<'a> Lineage<'a> {
 
     /// Tells new limits which ones they replace: those of the rule of the same name, or of the rule that counted
     /// the same clients.
-    pub(crate) fn inherit(&self, rules: &mut [CompiledRule]) {
+    pub(crate) fn inherit(&self, rules: &[CompiledRule], limits: &mut [CompiledLimit]) {
         let Some(before) = self.before else { return };
         let by_name: HashMap<&str, &CompiledRule> =
             before.rules().iter().map(|rule| (&*rule.rule().name, rule)).collect();
-        let by_population: HashMap<String, &CompiledRule> =
-            before.rules().iter().map(|rule| (population(rule.rule()), rule)).collect();
-        let known: HashMap<u64, &CompiledLimit> =
-            before.rules().iter().flat_map(CompiledRule::all_limits).map(|limit| (limit.id, limit)).collect();
-        let living: HashSet<u64> = rules.iter().flat_map(CompiledRule::all_limits).map(|limit| limit.id).collect();
+        let by_population: HashMap<Population, &CompiledRule> =
+            before.rules().iter().map(|rule| (rule.population(), rule)).collect();
+        let known: HashMap<u64, &CompiledLimit> = before.limits().iter().map(|limit| (limit.id, limit)).collect();
+        let living: HashSet<u64> = limits.iter().map(|limit| limit.id).collect();
         for rule in rules {
             let same_key = |old: &&&CompiledRule| old.rule().key == rule.rule().key;
-            let old = by_name
-                .get(&*rule.rule().name)
-                .filter(same_key)
-                .or_else(|| by_population.get(&population(rule.rule())));
+            let old = by_name.get(&*rule.rule().name).filter(same_key);
+            let old = old.or_else(|| by_population.get(&rule.population()));
+            let numbers = old.into_iter().flat_map(|old| old.all_limits());
             let mut ended: Vec<&CompiledLimit> =
-                old.into_iter().flat_map(|old| old.all_limits()).filter(|limit| !living.contains(&limit.id)).collect();
-            for limit in rule.all_limits_mut() {
+                numbers.filter_map(|number| before.limit(number)).filter(|limit| !living.contains(&limit.id)).collect();
+            for number in rule.all_limits() {
+                let Some(limit) = limits.get_mut(number as usize) else { continue };
                 limit.predecessors = match known.get(&limit.id) {
                     Some(same) => self.still_remembered(&same.predecessors),
                     None => self.succeed(limit, &mut ended),
@@ -115,14 +109,21 @@ fn period(amount: &Amount) -> Option<Duration> {
     }
 }
 
-fn population(rule: &Rule) -> String {
-    match &rule.selector {
-        Selector::Match(conditions) => {
-            let mut conditions: Vec<String> = conditions.iter().map(|condition| format!("{condition:?}")).collect();
-            conditions.sort_unstable();
-            format!("{conditions:?} {:?}", rule.key)
-        }
-        Selector::Descriptor(entries) => format!("{entries:?}"),
+/// Who is counted by a rule: which requests, and what tells their clients apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Population(u64);
+
+impl Population {
+    pub(crate) fn of(rule: &Rule) -> Population {
+        let text = match &rule.selector {
+            Selector::Match(conditions) => {
+                let mut conditions: Vec<String> = conditions.iter().map(|condition| format!("{condition:?}")).collect();
+                conditions.sort_unstable();
+                format!("{conditions:?} {:?}", rule.key)
+            }
+            Selector::Descriptor(entries) => format!("{entries:?}"),
+        };
+        Population(hash(&[&text]))
     }
 }
 

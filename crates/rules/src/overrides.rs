@@ -55,8 +55,4 @@ impl Overrides {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &CompiledLimits> {
         self.clients.iter().map(|(_, limits)| limits)
     }
-
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut CompiledLimits> {
-        self.clients.iter_mut().map(|(_, limits)| limits)
-    }
 }

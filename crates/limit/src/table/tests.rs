@@ -4,6 +4,7 @@ use super::hash::HashKey;
 use super::line::Line;
 use super::*;
 use crate::cell::Cell;
+use crate::quota::Quota;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, DefaultHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -242,4 +243,46 @@ fn keys_that_follow_each_other_are_spread_evenly() {
 fn tables_do_not_share_their_secret() {
     let [one, other] = [(); 2].map(|()| HashKey::new(&RandomState::new()));
     assert_ne!((&one).hash_one("client"), (&other).hash_one("client"));
+}
+
+#[test]
+fn what_was_spent_goes_over_to_another_limit_once() {
+    let per_hour = |count: u64| Quota::new(count, Duration::from_secs(3600)).unwrap();
+    let limits = [
+        Limit::token_bucket(per_hour(100)),
+        Limit::fixed_window(per_hour(80)),
+        Limit::sliding_window(per_hour(90)),
+        Limit::sliding_log(per_hour(70)),
+        Limit::leaky_queue(per_hour(60)),
+    ];
+    let now = Time::from_nanos(1_700_000_000_000_000_000);
+    for (from, to) in limits.iter().flat_map(|from| limits.iter().map(move |to| (from, to))) {
+        let table = Table::new(Capacity::Keys(100), &RandomState::new());
+        assert_eq!(table.decide(&1, from, Op::Charge(30), now).remaining, from.most() - 30);
+        for _ in 0..3 {
+            table.carry_over((&1, from), (&2, to), now);
+        }
+        assert_eq!(table.decide(&1, from, Op::Peek(0), now).remaining, from.most(), "{from:?} to {to:?}");
+        assert_eq!(table.decide(&2, to, Op::Peek(0), now).remaining, to.most() - 30, "{from:?} to {to:?}");
+        // Far more than the new limit holds locks nobody out.
+        let _ = table.decide(&1, from, Op::Charge(1000), now);
+        table.carry_over((&1, from), (&3, to), now);
+        let decision = table.decide(&3, to, Op::Peek(0), now);
+        assert_eq!((decision.remaining, decision.debt), (0, 0), "{from:?} to {to:?}");
+    }
+}
+
+#[test]
+fn a_part_of_a_reservation_can_be_given_back() {
+    let table = Table::new(Capacity::Keys(100), &RandomState::new());
+    let limit = Limit::token_bucket("100 per hour".parse().unwrap());
+    let now = Time::from_nanos(1_700_000_000_000_000_000);
+    let held = table.reserve(&1, &limit, (50, Duration::ZERO), now).unwrap();
+    assert_eq!(table.give_back(&1, &limit, (held, 40), now), 40);
+    assert_eq!(table.decide(&1, &limit, Op::Peek(0), now).remaining, 90);
+    // Half an hour later half of what was booked has come back by itself.
+    let held = table.reserve(&1, &limit, (90, Duration::ZERO), now).unwrap();
+    let later = now + Duration::from_secs(1800);
+    assert_eq!(table.give_back(&1, &limit, (held, 80), later), 50);
+    assert_eq!(table.decide(&1, &limit, Op::Peek(0), later).remaining, 100);
 }
