@@ -17,6 +17,9 @@
 //! ```
 
 mod clock;
+mod engine;
+mod files;
+mod gate;
 pub mod headers;
 mod keyed;
 mod limiter;
@@ -25,14 +28,24 @@ pub mod problem;
 pub mod stats;
 #[cfg(feature = "async")]
 mod waiting;
+mod watch;
 
 pub use clock::{Clock, ManualClock};
+pub use engine::{
+    Action, Answer, Applied, Checked, Considered, Engine, EngineBuilder, Event, Explanation, Hold, Pending, Question,
+    Reason, Step, Verdict,
+};
+pub use files::LoadError;
+pub use gate::{Tollgate, TollgateBuilder};
 pub use keyed::{KeyedRateLimiter, KeyedRateLimiterBuilder};
 pub use limiter::{RateLimiter, RateLimiterBuilder};
 pub use tollgate_limit::{
     Blocked, Calendar, CalendarUnit, Capacity, Cell, Change, Decision, Forgotten, Limit, Op, Outcome, ParseQuotaError,
     Quota, QuotaError, Reservation, Retry, Table, Time,
 };
+
+pub use tollgate_rules::{Dialect, Mistake, Mistakes, Request, RuleSet, Source, Value, identity, model};
+pub use watch::Watch;
 
 /// The README's example is run, too.
 #[cfg(doctest)]

@@ -152,6 +152,11 @@ impl Limit {
         on_each!(&self.0, algorithm => algorithm.limit())
     }
 
+    /// Whether requests that were refused count, too.
+    pub fn counts_refusals(&self) -> bool {
+        matches!(&self.0, Shape::Wide(Wider::SlidingLog(log)) if log.counts_refusals())
+    }
+
     /// The algorithm, where its state is one word.
     fn one_word(&self) -> Option<OneWord> {
         match &self.0 {

@@ -53,6 +53,10 @@ impl SlidingLog {
         SlidingLog { gap: nanos(gap), blocked, ..SlidingLog::new(quota) }
     }
 
+    pub(crate) fn counts_refusals(&self) -> bool {
+        self.blocked == Blocked::Counted
+    }
+
     /// Whether an entry still counts.
     fn counts(&self, entry: &Entry, now: Time) -> bool {
         now.as_nanos() < entry.at.saturating_add(self.period)

@@ -1,0 +1,262 @@
+//! The one decision path: identify, match, decide, act.
+
+mod asking;
+mod deciding;
+mod event;
+mod explain;
+mod hold;
+mod rules;
+mod verdict;
+
+pub use asking::{Answer, Pending, Question, Step};
+pub use event::Event;
+pub use explain::{Applied, Considered, Explanation};
+pub use hold::Hold;
+pub use verdict::{Action, Checked, Reason, Verdict};
+
+use crate::stats::RuleSnapshot;
+use arc_swap::ArcSwap;
+use deciding::{Plan, Taking};
+use event::Observer;
+use rules::Rules;
+use std::fmt;
+use std::hash::RandomState;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tollgate_limit::{Capacity, Forgotten, Op, Table, Time};
+use tollgate_rules::{Request, RuleSet};
+
+/// Clients that are counted at the same time, unless told otherwise.
+const CLIENTS: usize = 100_000;
+
+/// Decides about requests by rules. Whatever asks, a function call, a middleware or a daemon, asks this.
+///
+/// It has no clock, does no I/O and takes no lock: the time comes with the question. [`Tollgate`](crate::Tollgate)
+/// adds a clock and reads rules from files.
+///
+/// ```
+/// use tollgate::{Action, Engine, Request, RuleSet, Source, Time};
+///
+/// let rules = RuleSet::parse(&[Source::new("rules.yaml", "
+/// namespace: payments
+/// rules:
+///   - name: login-attempts
+///     match: { operation: login }
+///     key: [ip]
+///     limits: [2 per minute, 100 per day using sliding-window]
+/// ")])?;
+/// let engine = Engine::new(rules, Time::ZERO);
+///
+/// let attributes = [("operation", "login".into()), ("ip", "192.0.2.1".into())];
+/// let login = Request::new("payments", &attributes);
+/// assert!(engine.check(&login, Time::ZERO).is_allowed());
+/// assert!(engine.check(&login, Time::ZERO).is_allowed());
+///
+/// let verdict = engine.check(&login, Time::ZERO);
+/// assert_eq!(verdict.action(), Action::Refuse(429));
+/// assert_eq!(verdict.rule(), Some("login-attempts"));
+/// assert_eq!(verdict.retry_after().unwrap().as_secs(), 30);
+/// # Ok::<(), tollgate::Mistakes>(())
+/// ```
+pub struct Engine {
+    rules: ArcSwap<Rules>,
+    table: Table,
+    /// Held while rules are replaced.
+    replacing: Mutex<()>,
+    observer: Option<Observer>,
+}
+
+/// Says how large an engine is and who watches it.
+#[derive(Default)]
+pub struct EngineBuilder {
+    capacity: Option<Capacity>,
+    observer: Option<Observer>,
+}
+
+impl EngineBuilder {
+    /// How many clients it counts at the same time, of all rules together. Each limit of each client takes 25.6 bytes.
+    #[must_use]
+    pub fn capacity(self, capacity: Capacity) -> EngineBuilder {
+        EngineBuilder { capacity: Some(capacity), ..self }
+    }
+
+    /// Calls this with everything that happens. It runs in the midst of decisions, so it had better be quick.
+    #[must_use]
+    pub fn observer(self, observer: impl Fn(&Event<'_>) + Send + Sync + 'static) -> EngineBuilder {
+        EngineBuilder { observer: Some(Box::new(observer)), ..self }
+    }
+
+    /// An engine with these rules.
+    pub fn build(self, rules: RuleSet, now: Time) -> Engine {
+        Engine {
+            rules: ArcSwap::from_pointee(Rules::new(rules, None, now)),
+            table: Table::new(self.capacity.unwrap_or(Capacity::Keys(CLIENTS)), &RandomState::new()),
+            replacing: Mutex::new(()),
+            observer: self.observer,
+        }
+    }
+}
+
+impl Engine {
+    /// An engine with these rules, for 100,000 clients at the same time.
+    pub fn new(rules: RuleSet, now: Time) -> Engine {
+        Engine::builder().build(rules, now)
+    }
+
+    /// An engine of another size, or one that is watched.
+    pub fn builder() -> EngineBuilder {
+        EngineBuilder::default()
+    }
+
+    /// Decides about a request: it pays all limits that apply or none.
+    ///
+    /// Limits that are kept elsewhere cannot be asked here: what the rule says about failures applies. Use
+    /// [`begin`](Self::begin) to ask them.
+    #[inline]
+    pub fn check(&self, request: &Request<'_>, now: Time) -> Verdict {
+        self.check_all(std::slice::from_ref(request), now)
+    }
+
+    /// Decides about several requests that go ahead together or not at all, such as the descriptors of one call of
+    /// Envoy's. The verdict says which part each limit was asked for.
+    #[inline]
+    pub fn check_all(&self, parts: &[Request<'_>], now: Time) -> Verdict {
+        let mut plan = self.plan(parts);
+        plan.take(&self.table, Taking::Pay, now);
+        self.seal(plan, parts)
+    }
+
+    /// What [`check`](Self::check) would say. Takes nothing and counts nothing.
+    pub fn peek(&self, request: &Request<'_>, now: Time) -> Verdict {
+        let mut plan = self.plan(std::slice::from_ref(request));
+        plan.look(&self.table, now);
+        plan.into_verdict()
+    }
+
+    /// Takes an estimate, the request's cost, to be [settled](Self::settle) when the actual cost is known. Whoever
+    /// has not settled by then has used what was estimated.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Engine, Request, RuleSet, Source, Time};
+    ///
+    /// let rules = "
+    /// namespace: llm
+    /// rules: [{ name: tokens, key: [user], limits: [1000 per hour] }]
+    /// ";
+    /// let engine = Engine::new(RuleSet::parse(&[Source::new("rules.yaml", rules)])?, Time::ZERO);
+    /// let attributes = [("user", "alice".into())];
+    /// let prompt = Request::new("llm", &attributes).with_cost(800);
+    ///
+    /// let now = Time::ZERO;
+    /// let hold = engine.reserve(&prompt, Duration::from_secs(60), now).expect("800 of 1000 are there");
+    /// engine.settle(hold, 300, now);
+    /// assert_eq!(engine.peek(&prompt, now).remaining(), Some(700));
+    /// # Ok::<(), tollgate::Mistakes>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The refusal. Nothing was taken.
+    pub fn reserve(&self, request: &Request<'_>, expires_after: Duration, now: Time) -> Result<Hold, Verdict> {
+        let parts = std::slice::from_ref(request);
+        let mut plan = self.plan(parts);
+        plan.take(&self.table, Taking::Book, now);
+        let booked = plan.take_reservations();
+        let verdict = self.seal(plan, parts);
+        if !verdict.is_allowed() {
+            return Err(verdict);
+        }
+        Ok(Hold::new(booked, request.cost, verdict.wait(), now + expires_after))
+    }
+
+    /// Replaces an estimate by what it really was: more is taken into debt, less is given back as far as it has
+    /// not come back by itself.
+    pub fn settle(&self, hold: Hold, actual: u64, now: Time) {
+        hold.settle(&self.table, actual, now);
+    }
+
+    /// Gives back what was reserved for a request that did not happen.
+    pub fn refund(&self, hold: Hold, now: Time) {
+        self.settle(hold, 0, now);
+    }
+
+    /// Gives back what a verdict took, as for a request that was queued and whose client has left.
+    pub fn cancel(&self, verdict: Verdict, now: Time) {
+        verdict.reservations.into_iter().for_each(|booked| booked.cancel(&self.table, now));
+    }
+
+    /// Forgets what the client of a request has spent, in every bucket that is its own, and says how many those
+    /// were. Buckets that all clients share stay as they are.
+    pub fn reset(&self, request: &Request<'_>, now: Time) -> usize {
+        let plan = self.plan(std::slice::from_ref(request));
+        let own = plan.buckets().filter(|(rule, ..)| !rule.key.is_empty());
+        own.map(|(_, bucket, limit)| self.table.decide(&bucket, limit, Op::Reset, now)).count()
+    }
+
+    /// Every rule of the request's namespace, and why it applies or not. Takes nothing.
+    pub fn explain(&self, request: &Request<'_>, now: Time) -> Explanation {
+        explain::explain(self, request, now)
+    }
+
+    /// Replaces all rules at once. Requests that are being decided finish with the ones before. Buckets of limits
+    /// that are the same stay; a limit that differs keeps what was spent, as far as clients are told apart as before.
+    pub fn replace(&self, rules: RuleSet, now: Time) {
+        let _one_at_a_time = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.rules.load_full();
+        let after = Arc::new(Rules::new(rules, Some(&before), now));
+        let version = after.version;
+        self.rules.store(after);
+        self.tell(&Event::RulesReplaced { version });
+    }
+
+    /// How often rules were replaced.
+    pub fn version(&self) -> u64 {
+        self.rules.load().version
+    }
+
+    /// What each rule has done so far, by namespace and name.
+    pub fn snapshot(&self) -> Vec<(String, String, RuleSnapshot)> {
+        self.rules.load().snapshot()
+    }
+
+    /// What a full table had to forget.
+    pub fn forgotten(&self) -> Forgotten {
+        self.table.forgotten()
+    }
+
+    /// The buckets of all limits.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    #[inline]
+    fn plan(&self, parts: &[Request<'_>]) -> Plan {
+        Plan::new(self.rules.load(), &self.table, parts)
+    }
+
+    /// Counts and reports what was decided.
+    fn seal(&self, plan: Plan, parts: &[Request<'_>]) -> Verdict {
+        plan.count(parts);
+        let verdict = plan.into_verdict();
+        self.tell(&Event::Decided { parts, verdict: &verdict });
+        verdict
+    }
+
+    pub(crate) fn tell(&self, event: &Event<'_>) {
+        if let Some(observer) = &self.observer {
+            observer(event);
+        }
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("version", &self.version()).field("table", &self.table).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for EngineBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EngineBuilder").field("capacity", &self.capacity).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,121 @@
+//! Limits that are kept elsewhere: what to ask is returned, and the answer brought back.
+
+use super::Engine;
+use super::deciding::{Plan, Taking};
+use super::verdict::{Checked, Verdict};
+use std::fmt;
+use tollgate_limit::{Decision, Limit, Time};
+use tollgate_rules::Request;
+
+/// How far a decision has come.
+#[derive(Debug)]
+pub enum Step {
+    /// It is made.
+    Done(Verdict),
+    /// Somebody else has to be asked first.
+    Ask(Pending),
+}
+
+/// A decision that waits for an answer. What is limited here has been taken already; whoever drops this has paid
+/// for nothing, so bring an answer, if only that there is none.
+#[must_use = "bring the answer with `Engine::finish`, if only `Answer::Failed`"]
+pub struct Pending {
+    plan: Plan,
+    questions: Vec<Question>,
+}
+
+/// A limit that is kept elsewhere.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// The limit, the same on every host.
+    pub limit_id: u64,
+    /// The client's key, [encoded](tollgate_rules::identity::Key::encode).
+    pub client: Vec<u8>,
+    /// How much is allowed.
+    pub limit: Limit,
+    /// What the request costs.
+    pub cost: u64,
+    /// Whether the answer is only reported: a refusal need not keep the others from being taken.
+    pub is_shadow: bool,
+    check: usize,
+}
+
+/// What came of asking.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// What each limit said, in the order of the questions; all or nothing was taken.
+    Decided(Vec<Decision>),
+    /// Nobody could be reached in time.
+    Failed,
+}
+
+impl Pending {
+    /// What to ask, all at once.
+    pub fn questions(&self) -> &[Question] {
+        &self.questions
+    }
+}
+
+impl Engine {
+    /// Decides as far as possible here. Where a limit is kept elsewhere, says what to ask; the reply, or the failure
+    /// to get one, is brought back to [`finish`](Self::finish).
+    pub fn begin(&self, request: &Request<'_>, now: Time) -> Step {
+        let parts = std::slice::from_ref(request);
+        let mut plan = Plan::new(self.rules.load(), &self.table, parts);
+        let questions = questions(&plan, parts);
+        if questions.is_empty() {
+            plan.take(&self.table, Taking::Pay, now);
+            return Step::Done(self.seal(plan, parts));
+        }
+        plan.checks.iter_mut().filter(|check| check.is_asked).for_each(|check| check.is_open = true);
+        plan.take(&self.table, Taking::Pay, now);
+        if plan.is_refused() {
+            return Step::Done(self.seal(plan, parts));
+        }
+        Step::Ask(Pending { plan: plan.for_long(), questions })
+    }
+
+    /// Finishes a decision with what came of asking. Answers that are missing count as failed.
+    pub fn finish(&self, pending: Pending, request: &Request<'_>, answer: &Answer, now: Time) -> Verdict {
+        let Pending { mut plan, questions } = pending;
+        let answers = match answer {
+            Answer::Decided(decisions) => decisions.as_slice(),
+            Answer::Failed => &[],
+        };
+        for (index, question) in questions.iter().enumerate() {
+            let Some(check) = plan.checks.get_mut(question.check) else { continue };
+            check.is_open = false;
+            match answers.get(index) {
+                Some(decision) => answered(check, *decision),
+                None => plan.take_unasked(question.check, &self.table, now),
+            }
+        }
+        if plan.is_refused() {
+            plan.give_back_all(&self.table, now);
+        }
+        self.seal(plan, std::slice::from_ref(request))
+    }
+}
+
+fn answered(check: &mut Checked, decision: Decision) {
+    check.decision = decision;
+    // Taken elsewhere, and not to be given back here.
+    check.decision.granted = 0;
+}
+
+fn questions(plan: &Plan, parts: &[Request<'_>]) -> Vec<Question> {
+    let asked = plan.checks.iter().enumerate().filter(|(_, check)| check.is_asked);
+    asked
+        .filter_map(|(index, check)| {
+            let (limit, amount, client) = plan.elsewhere(check, parts)?;
+            let (limit_id, cost, is_shadow) = (limit.id, check.cost, check.is_shadow);
+            Some(Question { limit_id, client, limit: *amount, cost, is_shadow, check: index })
+        })
+        .collect()
+}
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending").field("questions", &self.questions).finish_non_exhaustive()
+    }
+}

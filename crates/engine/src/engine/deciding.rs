@@ -1,0 +1,505 @@
+//! How a request is decided: all limits that apply are looked at, then each is taken, and what was taken is given
+//! back if a race makes one refuse after all.
+
+use super::rules::Rules;
+use super::verdict::{Action, Checked, Reason, Verdict, refusal};
+use crate::stats::{KeyName, Use};
+use arc_swap::Guard;
+use smallvec::SmallVec;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+use tollgate_limit::{Decision, Limit, Op, Outcome, Reservation, Retry, Table, Time};
+use tollgate_rules::identity::Key;
+use tollgate_rules::model::{Amount, Cost, NoMatch, OnFailure, Over, Rule, Shared};
+use tollgate_rules::{CompiledLimit, CompiledLimits, CompiledNamespace, Request};
+
+/// Where a client's state is kept: the limit's id and the key's fingerprint.
+pub(super) type Bucket = (u64, u64);
+
+/// Tokens that were booked and can be given back.
+#[derive(Debug)]
+pub(super) struct Booked {
+    pub(super) bucket: Bucket,
+    pub(super) limit: Limit,
+    pub(super) reservation: Reservation,
+    /// Whether the cost is what the request said, so that it can be settled by what it really was.
+    pub(super) is_estimate: bool,
+    check: usize,
+}
+
+impl Booked {
+    pub(super) fn cancel(self, table: &Table, now: Time) {
+        table.cancel(&self.bucket, &self.limit, self.reservation, now);
+    }
+}
+
+/// How the tokens of a request are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taking {
+    /// For good.
+    Pay,
+    /// So that they can be given back.
+    Book,
+}
+
+/// What applies to a request, and what came of it so far.
+pub(super) struct Plan {
+    rules: Guard<Arc<Rules>>,
+    pub(super) checks: SmallVec<[Checked; 4]>,
+    /// Rules that apply and limit nothing: namespace, rule and client.
+    free: SmallVec<[(u32, u32, u64); 1]>,
+    unlimited: Option<(u32, u32)>,
+    /// What to do where no limit applies.
+    otherwise: (Action, Reason),
+    reservations: SmallVec<[Booked; 0]>,
+}
+
+impl Plan {
+    /// Finds out what applies.
+    #[inline]
+    pub(super) fn new(rules: Guard<Arc<Rules>>, table: &Table, parts: &[Request<'_>]) -> Plan {
+        let mut finder = Finder {
+            rules: &rules,
+            table,
+            checks: SmallVec::new(),
+            free: SmallVec::new(),
+            unlimited: None,
+            otherwise: (Action::Allow, Reason::UnknownNamespace),
+        };
+        parts.iter().enumerate().for_each(|(part, request)| finder.add(part, request));
+        finder.drop_replaced();
+        let Finder { checks, free, unlimited, otherwise, .. } = finder;
+        Plan { rules, checks, free, unlimited, otherwise, reservations: SmallVec::new() }
+    }
+
+    /// Keeps the rules from being freed without keeping others from loading them quickly.
+    pub(super) fn for_long(mut self) -> Plan {
+        self.rules = Guard::from_inner(Guard::into_inner(self.rules));
+        self
+    }
+
+    /// Whether no limit needs to be looked at to know the answer.
+    fn is_settled(&self) -> bool {
+        self.checks.is_empty() || self.otherwise.0 != Action::Allow
+    }
+
+    /// Looks at every limit and takes nothing.
+    pub(super) fn look(&mut self, table: &Table, now: Time) {
+        for index in 0..self.checks.len() {
+            self.look_at(index, table, now);
+        }
+    }
+
+    /// Decides: all or nothing.
+    #[inline]
+    pub(super) fn take(&mut self, table: &Table, taking: Taking, now: Time) {
+        if self.is_settled() {
+            return;
+        }
+        // A single limit need not be looked at first.
+        if self.checks.len() > 1 {
+            self.look(table, now);
+            if self.is_refused() {
+                return self.count_refusals(table, now);
+            }
+        }
+        self.take_each(table, taking, now);
+    }
+
+    /// Takes what was found to be there. Gives it all back if something is there no longer.
+    fn take_each(&mut self, table: &Table, taking: Taking, now: Time) {
+        let single = self.checks.len() == 1;
+        for index in 0..self.checks.len() {
+            let is_there = single || self.checks.get(index).is_some_and(|check| check.decision.is_allowed());
+            if is_there {
+                self.take_one(index, table, taking, now);
+            }
+            if self.is_refused() {
+                return self.give_back(index, table, now);
+            }
+        }
+    }
+
+    /// Gives back what the limits before this one have taken.
+    fn give_back(&mut self, before: usize, table: &Table, now: Time) {
+        let booked = std::mem::take(&mut self.reservations);
+        let is_booked = |index| booked.iter().any(|booked| booked.check == index);
+        for (index, check) in self.checks.iter_mut().enumerate().take(before) {
+            let taken = std::mem::take(&mut check.decision.granted);
+            if taken > 0
+                && !is_booked(index)
+                && let Some((limit, amount)) = local(&self.rules, check)
+            {
+                let outcome = check.decision.outcome;
+                check.decision = table.decide(&bucket(limit, check), amount, Op::Refund(taken), now);
+                (check.decision.outcome, check.decision.granted) = (outcome, 0);
+            }
+        }
+        booked.into_iter().for_each(|booked| booked.cancel(table, now));
+    }
+
+    /// Gives back everything that was taken here.
+    pub(super) fn give_back_all(&mut self, table: &Table, now: Time) {
+        self.give_back(self.checks.len(), table, now);
+    }
+
+    /// Takes a limit that is kept elsewhere as its rule says for when that cannot be reached.
+    pub(super) fn take_unasked(&mut self, index: usize, table: &Table, now: Time) {
+        self.take_one(index, table, Taking::Pay, now);
+    }
+
+    /// Tells limits that a request was refused which count that, too. A request that was only looked at is not
+    /// known to have been refused.
+    fn count_refusals(&mut self, table: &Table, now: Time) {
+        for index in 0..self.checks.len() {
+            let Some(check) = self.checks.get(index) else { continue };
+            let counts = local(&self.rules, check).is_some_and(|(_, limit)| limit.counts_refusals());
+            if counts && !check.decision.is_allowed() {
+                self.take_one(index, table, Taking::Pay, now);
+                self.give_back(index + 1, table, now);
+            }
+        }
+    }
+
+    fn look_at(&mut self, index: usize, table: &Table, now: Time) {
+        let Plan { rules, checks, .. } = self;
+        let Some(check) = checks.get_mut(index).filter(|check| !check.is_open) else { return };
+        let Some((limit, amount)) = local(rules, check) else { return ban(check) };
+        if check.is_asked && !answer_unasked(check, rules, amount) {
+            return;
+        }
+        carry_over(limit, amount, check.client, table, now);
+        check.decision = table.decide(&bucket(limit, check), amount, Op::Peek(check.cost), now);
+        if let Outcome::Refused(Retry::After(wait)) = check.decision.outcome
+            && wait <= patience(rules, check)
+        {
+            check.decision.outcome = Outcome::AllowedAfter(wait);
+        }
+    }
+
+    #[inline]
+    fn take_one(&mut self, index: usize, table: &Table, taking: Taking, now: Time) {
+        let Plan { rules, checks, reservations, .. } = self;
+        let Some(check) = checks.get_mut(index).filter(|check| !check.is_open) else { return };
+        let Some((limit, amount)) = local(rules, check) else { return ban(check) };
+        if check.is_asked && !answer_unasked(check, rules, amount) {
+            return;
+        }
+        carry_over(limit, amount, check.client, table, now);
+        let (bucket, wait) = (bucket(limit, check), patience(rules, check));
+        if taking == Taking::Pay && wait.is_zero() {
+            check.decision = table.decide(&bucket, amount, Op::Take(check.cost), now);
+            return;
+        }
+        match table.reserve(&bucket, amount, (check.cost, wait), now) {
+            Ok(reservation) => {
+                check.decision = reservation.decision();
+                let is_estimate = rule(rules, check).is_some_and(|rule| rule.cost == Cost::Asked);
+                reservations.push(Booked { bucket, limit: *amount, reservation, is_estimate, check: index });
+            }
+            Err(refused) => check.decision = refused,
+        }
+    }
+
+    /// Whether what was found out so far means a refusal.
+    #[inline]
+    pub(super) fn is_refused(&self) -> bool {
+        let mut quota_mode = self.checks.iter().filter(|check| check.is_quota_mode && !check.is_shadow).peekable();
+        let quotas_refuse = quota_mode.peek().is_some() && quota_mode.all(|check| !check.decision.is_allowed());
+        let plain = self.checks.iter().filter(|check| !check.is_quota_mode && !check.is_shadow);
+        quotas_refuse || plain.into_iter().any(|check| !check.decision.is_allowed())
+    }
+
+    /// What the client is to be told.
+    pub(super) fn into_verdict(self) -> Verdict {
+        let (action, reason, decided) = self.conclude();
+        let Plan { rules, checks, unlimited, reservations, .. } = self;
+        Verdict { rules, action, reason, checks, decided, unlimited, reservations }
+    }
+
+    fn conclude(&self) -> (Action, Reason, Option<usize>) {
+        if self.is_settled() {
+            return (self.otherwise.0, self.otherwise.1, None);
+        }
+        if self.is_refused() {
+            let decided = self.strictest();
+            let check = decided.and_then(|index| self.checks.get(index));
+            let over = check.and_then(|check| rule(&self.rules, check)).map_or(Over::DEFAULT, |rule| rule.over);
+            return match check {
+                Some(check) if check.is_degraded => (Action::Refuse(503), Reason::Unavailable, decided),
+                Some(check) if check.decision.limit == 0 => (refusal(over), Reason::Banned, decided),
+                _ => (refusal(over), Reason::OverLimit, decided),
+            };
+        }
+        let voting = self.checks.iter().filter(|check| !check.is_shadow);
+        let wait = voting.map(|check| check.decision.wait()).max().unwrap_or_default();
+        let action = if wait.is_zero() { Action::Allow } else { Action::Wait(wait) };
+        (action, Reason::WithinLimits, self.tightest())
+    }
+
+    /// Of the checks that refuse, the one that does so for longest.
+    fn strictest(&self) -> Option<usize> {
+        let refusing =
+            self.checks.iter().enumerate().filter(|(_, check)| !check.is_shadow && !check.decision.is_allowed());
+        // The first of several: rules are in order of priority.
+        refusing
+            .rev()
+            .max_by_key(|(_, check)| check.decision.retry_after().unwrap_or(Duration::MAX))
+            .map(|(index, _)| index)
+    }
+
+    /// The check of which the least is left, in proportion.
+    fn tightest(&self) -> Option<usize> {
+        let left =
+            |check: &Checked| (u128::from(check.decision.remaining) << 64) / u128::from(check.decision.limit.max(1));
+        let checks = self.checks.iter().enumerate().filter(|(_, check)| !check.is_shadow);
+        checks.min_by_key(|(_, check)| left(check)).map(|(index, _)| index)
+    }
+
+    /// Every bucket that would be asked: its rule and its limit.
+    pub(super) fn buckets(&self) -> impl Iterator<Item = (&Rule, Bucket, &Limit)> {
+        self.checks.iter().filter_map(|check| {
+            let (limit, amount) = local(&self.rules, check)?;
+            Some((rule(&self.rules, check)?, bucket(limit, check), amount))
+        })
+    }
+
+    /// Adds the decision to the statistics of every rule that had a part in it.
+    #[inline]
+    pub(super) fn count(&self, parts: &[Request<'_>]) {
+        let refused = !self.checks.is_empty() && self.is_refused();
+        let mut rest = self.checks.as_slice();
+        while let Some(first) = rest.first() {
+            let same = |check: &&Checked| {
+                (check.part, check.rule, check.namespace) == (first.part, first.rule, first.namespace)
+            };
+            let (group, after) = rest.split_at(rest.iter().take_while(same).count());
+            self.count_rule(first, group, refused, parts);
+            rest = after;
+        }
+        if !refused && self.otherwise.0 == Action::Allow {
+            for (namespace, rule, client) in &self.free {
+                if let Some(stats) = self.rules.stats(*namespace, *rule) {
+                    stats.allowed(*client, None);
+                }
+            }
+        }
+    }
+
+    /// `group` is what the limits of one rule said.
+    fn count_rule(&self, first: &Checked, group: &[Checked], refused: bool, parts: &[Request<'_>]) {
+        let Some(stats) = self.rules.stats(first.namespace, first.rule) else { return };
+        let name = |name: &mut KeyName| self.name_key(first, parts, name);
+        let over = group.iter().any(|check| !check.decision.is_allowed());
+        let waits = group.iter().any(|check| !check.decision.wait().is_zero());
+        let uses = group.iter().map(|check| Use::after(&check.decision));
+        match (over, first.is_shadow) {
+            (true, true) => stats.shadowed(first.client, name),
+            (true, false) => stats.refused(first.client, name),
+            // It had room for a request that others refused.
+            (false, _) if refused => {}
+            (false, _) if waits => stats.waited(first.client),
+            (false, _) => {
+                let tightest = uses.max_by_key(|usage| (u128::from(usage.used) << 64) / u128::from(usage.limit.max(1)));
+                stats.allowed(first.client, tightest);
+            }
+        }
+    }
+
+    /// Whom a check is about, for people.
+    fn name_key(&self, check: &Checked, parts: &[Request<'_>], name: &mut KeyName) {
+        let named = self.rules.compiled.get(check.namespace).zip(parts.get(check.part));
+        if let Some((namespace, request)) = named
+            && let Some(rule) = namespace.rule(check.rule)
+        {
+            let attributes = namespace.attributes(request);
+            // A name that does not fit is cut.
+            let _ = write!(name, "{}", Key::new(&rule.key(&attributes)));
+        }
+    }
+
+    /// The rule, limit and encoded key of a check, for those who keep its state elsewhere.
+    pub(super) fn elsewhere<'a>(
+        &'a self,
+        check: &Checked,
+        parts: &[Request<'_>],
+    ) -> Option<(&'a CompiledLimit, &'a Limit, Vec<u8>)> {
+        let (limit, amount) = local(&self.rules, check)?;
+        let (namespace, request) = self.rules.compiled.get(check.namespace).zip(parts.get(check.part))?;
+        let attributes = namespace.attributes(request);
+        let mut key = Vec::new();
+        Key::new(&namespace.rule(check.rule)?.key(&attributes)).encode(&mut key);
+        Some((limit, amount, key))
+    }
+
+    pub(super) fn take_reservations(&mut self) -> SmallVec<[Booked; 0]> {
+        std::mem::take(&mut self.reservations)
+    }
+}
+
+/// Collects what applies to the parts of a request.
+struct Finder<'a> {
+    rules: &'a Rules,
+    table: &'a Table,
+    checks: SmallVec<[Checked; 4]>,
+    free: SmallVec<[(u32, u32, u64); 1]>,
+    unlimited: Option<(u32, u32)>,
+    otherwise: (Action, Reason),
+}
+
+impl Finder<'_> {
+    fn add(&mut self, part: usize, request: &Request<'_>) {
+        let Some(number) = self.rules.compiled.number(request.namespace) else { return };
+        let Some(namespace) = self.rules.compiled.get(number) else { return };
+        let attributes = namespace.attributes(request);
+        let mut has_match = false;
+        namespace.each_match(&attributes, |rule_number| {
+            has_match = true;
+            let Some(rule) = namespace.rule(rule_number) else { return };
+            let key = rule.key(&attributes);
+            let client = self.table.fingerprint(&Key::new(&key));
+            let limits = rule.limits(&key, &attributes);
+            if limits.numbers().is_empty() {
+                self.free.push((number, rule_number, client));
+            }
+            if *limits == CompiledLimits::Unlimited {
+                self.unlimited = Some((number, rule_number));
+            }
+            let check = new_check(part, rule.rule(), rule.cost(request.cost, &attributes));
+            for limit in limits.numbers() {
+                self.checks.push(Checked { namespace: number, rule: rule_number, limit, client, ..check });
+            }
+        });
+        self.conclude(namespace, has_match);
+    }
+
+    /// What no limit says is said by the namespaces; one that refuses has the last word.
+    fn conclude(&mut self, namespace: &CompiledNamespace, has_match: bool) {
+        if self.otherwise == (Action::Refuse(503), Reason::NoRule) {
+            return;
+        }
+        self.otherwise = match (has_match, namespace.model().no_match) {
+            (true, _) => (Action::Allow, Reason::Unlimited),
+            (false, NoMatch::Refuse) => (Action::Refuse(503), Reason::NoRule),
+            (false, NoMatch::Allow) if self.otherwise.1 == Reason::Unlimited => self.otherwise,
+            (false, NoMatch::Allow) => (Action::Allow, Reason::NoRule),
+        };
+    }
+
+    /// Drops the rules that others of the same request replace.
+    fn drop_replaced(&mut self) {
+        let rules = self.rules;
+        let replaces = |namespace: u32, rule: u32| {
+            let rule = rules.compiled.get(namespace).and_then(|namespace| namespace.rule(rule));
+            rule.map(|rule| rule.replaces()).unwrap_or_default()
+        };
+        let here = self
+            .checks
+            .iter()
+            .map(|check| (check.namespace, check.rule))
+            .chain(self.free.iter().map(|free| (free.0, free.1)));
+        let replaced: SmallVec<[(u32, u32); 4]> = here
+            .flat_map(|(namespace, rule)| replaces(namespace, rule).iter().map(move |replaced| (namespace, *replaced)))
+            .collect();
+        if !replaced.is_empty() {
+            self.checks.retain(|check| !replaced.contains(&(check.namespace, check.rule)));
+            self.free.retain(|free| !replaced.contains(&(free.0, free.1)));
+        }
+    }
+}
+
+/// A check that has not been made yet, of no limit in particular.
+fn new_check(part: usize, rule: &Rule, cost: u64) -> Checked {
+    let decision = Decision {
+        outcome: Outcome::Allowed,
+        granted: 0,
+        limit: 0,
+        remaining: 0,
+        debt: 0,
+        reset_after: Duration::ZERO,
+    };
+    Checked {
+        part,
+        decision,
+        cost,
+        is_shadow: rule.over == Over::Shadow,
+        is_degraded: false,
+        is_asked: rule.shared == Shared::StoreExact,
+        is_open: false,
+        is_quota_mode: rule.quota_mode,
+        namespace: 0,
+        rule: 0,
+        limit: 0,
+        client: 0,
+    }
+}
+
+#[inline]
+fn bucket(limit: &CompiledLimit, check: &Checked) -> Bucket {
+    (limit.id, check.client)
+}
+
+/// The limit of a check, unless it is a ban.
+#[inline]
+fn local<'a>(rules: &'a Rules, check: &Checked) -> Option<(&'a CompiledLimit, &'a Limit)> {
+    let limit = rules.compiled.get(check.namespace)?.limit(check.limit)?;
+    match &limit.amount {
+        Amount::Limit { limit: amount, .. } => Some((limit, amount)),
+        Amount::Banned { .. } => None,
+    }
+}
+
+fn rule<'a>(rules: &'a Rules, check: &Checked) -> Option<&'a Rule> {
+    Some(rules.compiled.get(check.namespace)?.rule(check.rule)?.rule())
+}
+
+/// Nothing passes, whatever it costs.
+fn ban(check: &mut Checked) {
+    check.decision.outcome = Outcome::Refused(Retry::Never);
+}
+
+/// How long requests of a rule may be held.
+#[inline]
+fn patience(rules: &Rules, check: &Checked) -> Duration {
+    match rule(rules, check).map(|rule| rule.over) {
+        Some(Over::Queue { wait, depth }) => match depth {
+            None => wait,
+            Some(depth) => wait.min(queue_length(rules, check, depth)),
+        },
+        _ => Duration::ZERO,
+    }
+}
+
+/// How long it takes until so many have left a queue.
+fn queue_length(rules: &Rules, check: &Checked, depth: u64) -> Duration {
+    let limit = rules.compiled.get(check.namespace).and_then(|namespace| namespace.limit(check.limit));
+    match limit.map(|limit| &limit.amount) {
+        Some(Amount::Limit { quota, .. }) => {
+            let nanos = quota.period().as_nanos().saturating_mul(depth.into()) / u128::from(quota.count());
+            Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        }
+        _ => Duration::ZERO,
+    }
+}
+
+/// What is answered for a limit that is kept elsewhere and was not asked. Says whether to count here instead.
+fn answer_unasked(check: &mut Checked, rules: &Rules, amount: &Limit) -> bool {
+    check.is_degraded = true;
+    let on_failure = rule(rules, check).map_or(OnFailure::Local, |rule| rule.on_failure);
+    check.decision.limit = amount.most();
+    match on_failure {
+        OnFailure::Local => return true,
+        OnFailure::Allow => (check.decision.outcome, check.decision.remaining) = (Outcome::Allowed, amount.most()),
+        OnFailure::Refuse => check.decision.outcome = Outcome::Refused(Retry::After(Duration::from_secs(1))),
+    }
+    false
+}
+
+/// Takes over what was spent of the limits that this one has replaced.
+#[inline]
+fn carry_over(limit: &CompiledLimit, amount: &Limit, client: u64, table: &Table, now: Time) {
+    for predecessor in limit.predecessors.iter().filter(|predecessor| predecessor.until > now) {
+        table.carry_over((&(predecessor.id, client), &predecessor.limit), (&(limit.id, client), amount), now);
+    }
+}

@@ -1,0 +1,41 @@
+use crate::engine::Verdict;
+use tollgate_rules::{Mistakes, Request};
+
+/// Everything that can be observed. Metrics, logs and pages are made from this.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A request was decided.
+    Decided {
+        /// What was asked; several where they go ahead together or not at all.
+        parts: &'a [Request<'a>],
+        /// What was answered.
+        verdict: &'a Verdict,
+    },
+    /// New rules are in force.
+    RulesReplaced {
+        /// How often that has happened, from one.
+        version: u64,
+    },
+    /// New rules were wrong. The ones before are still in force.
+    RulesRefused {
+        /// What is wrong with them.
+        mistakes: &'a Mistakes,
+    },
+    /// New rules could not be read. The ones before are still in force.
+    RulesUnreadable {
+        /// Why not.
+        error: &'a std::io::Error,
+    },
+    /// A request that went ahead has been answered.
+    Answered {
+        /// Whose rules it was decided by.
+        namespace: &'a str,
+        /// How long the answer took.
+        took: std::time::Duration,
+        /// Whether it failed: an error, or a status from 500.
+        failed: bool,
+    },
+}
+
+pub(super) type Observer = Box<dyn Fn(&Event<'_>) + Send + Sync>;

@@ -1,0 +1,52 @@
+use super::deciding::Booked;
+use smallvec::SmallVec;
+use std::time::Duration;
+use tollgate_limit::{Op, Table, Time};
+
+/// Tokens that were taken by an estimate, until it is known what they really were.
+///
+/// Whoever drops it has used what was estimated, as has everybody whose time runs out.
+#[must_use = "what is not settled has been used as estimated"]
+#[derive(Debug)]
+pub struct Hold {
+    booked: SmallVec<[Booked; 0]>,
+    estimate: u64,
+    wait: Duration,
+    expires: Time,
+}
+
+impl Hold {
+    pub(super) fn new(booked: SmallVec<[Booked; 0]>, estimate: u64, wait: Duration, expires: Time) -> Hold {
+        Hold { booked, estimate, wait, expires }
+    }
+
+    /// What was estimated.
+    pub fn estimate(&self) -> u64 {
+        self.estimate
+    }
+
+    /// How long to wait before going ahead.
+    pub fn wait(&self) -> Duration {
+        self.wait
+    }
+
+    /// Until when it can be settled for less.
+    pub fn expires(&self) -> Time {
+        self.expires
+    }
+
+    /// Rules with a cost of their own are not concerned by what a request turns out to cost; only a request that
+    /// did not happen at all costs nothing there, either.
+    pub(super) fn settle(self, table: &Table, actual: u64, now: Time) {
+        let more = actual.saturating_sub(self.estimate);
+        let in_time = now <= self.expires;
+        for Booked { bucket, limit, reservation, is_estimate, .. } in self.booked {
+            if is_estimate && more > 0 {
+                let _ = table.decide(&bucket, &limit, Op::Charge(more), now);
+            } else if in_time && (is_estimate || actual == 0) {
+                let unused = if is_estimate { self.estimate.saturating_sub(actual) } else { reservation.cost() };
+                table.give_back(&bucket, &limit, (reservation, unused), now);
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+use super::deciding::Booked;
+use super::rules::Rules;
+use crate::headers::{self, Policy, Told};
+use crate::problem::{self, Kind, Problem};
+use arc_swap::Guard;
+use smallvec::SmallVec;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tollgate_limit::{Decision, Outcome, Retry, Time};
+use tollgate_rules::model::{Amount, Over, Rule};
+use tollgate_rules::{CompiledLimit, CompiledRule, Dialect};
+
+/// What to do with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Let it through.
+    Allow,
+    /// Hold it for so long, then let it through.
+    Wait(Duration),
+    /// Turn it away with this status.
+    Refuse(u16),
+    /// Close its connection without an answer.
+    Drop,
+}
+
+/// Why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Nobody has rules for the namespace.
+    UnknownNamespace,
+    /// No rule applies.
+    NoRule,
+    /// Only rules apply that limit nothing.
+    Unlimited,
+    /// All limits that apply have room for it.
+    WithinLimits,
+    /// A limit has no room for it.
+    OverLimit,
+    /// A rule lets nothing of this kind through.
+    Banned,
+    /// A limit that is kept elsewhere could not be asked, and its rule says to refuse then.
+    Unavailable,
+}
+
+/// What one limit said about a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Checked {
+    /// Which of several requests that were decided together.
+    pub part: usize,
+    /// What the limit said; of one that was only looked at, as it would have said.
+    pub decision: Decision,
+    /// What the request costs there.
+    pub cost: u64,
+    /// Whether it has no say: it only reports.
+    pub is_shadow: bool,
+    /// Whether its state could not be reached, so that this is not all that there is to know.
+    pub is_degraded: bool,
+    /// Whether its state is kept elsewhere.
+    pub(super) is_asked: bool,
+    /// Whether the answer from there is still to come.
+    pub(super) is_open: bool,
+    /// Whether it refuses only together with all others of this kind.
+    pub(super) is_quota_mode: bool,
+    pub(super) namespace: u32,
+    pub(super) rule: u32,
+    pub(super) limit: u32,
+    /// The key's fingerprint.
+    pub(super) client: u64,
+}
+
+/// The answer to a request: what to do, which rule said so and why, and what to tell the client.
+///
+/// It belongs to the version of the rules that it was made by, and keeps that from being freed; do not keep verdicts
+/// for long.
+#[must_use = "a verdict that nobody looks at limits nothing"]
+pub struct Verdict {
+    pub(super) rules: Guard<Arc<Rules>>,
+    pub(super) action: Action,
+    pub(super) reason: Reason,
+    pub(super) checks: SmallVec<[Checked; 4]>,
+    /// The check that decided.
+    pub(super) decided: Option<usize>,
+    /// A rule that applied and limits nothing, where no other did.
+    pub(super) unlimited: Option<(u32, u32)>,
+    pub(super) reservations: SmallVec<[Booked; 0]>,
+}
+
+impl Verdict {
+    /// What to do.
+    pub fn action(&self) -> Action {
+        self.action
+    }
+
+    /// Why.
+    pub fn reason(&self) -> Reason {
+        self.reason
+    }
+
+    /// Whether the request may go ahead, now or after a wait.
+    #[inline]
+    pub fn is_allowed(&self) -> bool {
+        matches!(self.action, Action::Allow | Action::Wait(_))
+    }
+
+    /// How long to hold it before it goes ahead.
+    pub fn wait(&self) -> Duration {
+        match self.action {
+            Action::Wait(wait) => wait,
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// When it could succeed, if it was refused and ever can.
+    pub fn retry_after(&self) -> Option<Duration> {
+        if self.is_allowed() {
+            return None;
+        }
+        let mut longest = Duration::ZERO;
+        for check in self.violated() {
+            match check.decision.outcome {
+                Outcome::Refused(Retry::After(wait)) => longest = longest.max(wait),
+                Outcome::Refused(Retry::Never) => return None,
+                Outcome::Allowed | Outcome::AllowedAfter(_) => {}
+            }
+        }
+        Some(longest)
+    }
+
+    /// What is left of the tightest limit.
+    pub fn remaining(&self) -> Option<u64> {
+        self.deciding().map(|check| check.decision.remaining)
+    }
+
+    /// The rule that decided: the one that refused, or else the tightest.
+    pub fn rule(&self) -> Option<&str> {
+        self.deciding_rule().map(|rule| &*rule.rule().name)
+    }
+
+    /// What the limit said that decided.
+    pub fn deciding(&self) -> Option<&Checked> {
+        self.checks.get(self.decided?)
+    }
+
+    /// What every limit said, in the order of the rules.
+    pub fn checks(&self) -> &[Checked] {
+        &self.checks
+    }
+
+    /// The rule that a check belongs to.
+    pub fn rule_of(&self, check: &Checked) -> Option<&Rule> {
+        self.compiled_rule(check.namespace, check.rule).map(CompiledRule::rule)
+    }
+
+    /// The limit that a check belongs to.
+    pub fn limit_of(&self, check: &Checked) -> Option<&CompiledLimit> {
+        self.rules.compiled.get(check.namespace)?.limit(check.limit)
+    }
+
+    /// Which version of the rules it was made by.
+    pub fn version(&self) -> u64 {
+        self.rules.version
+    }
+
+    fn compiled_rule(&self, namespace: u32, rule: u32) -> Option<&CompiledRule> {
+        self.rules.compiled.get(namespace)?.rule(rule)
+    }
+
+    fn deciding_rule(&self) -> Option<&CompiledRule> {
+        let (namespace, rule) = match self.deciding() {
+            Some(check) => (check.namespace, check.rule),
+            None => self.unlimited?,
+        };
+        self.compiled_rule(namespace, rule)
+    }
+
+    /// The checks that the request was refused by.
+    fn violated(&self) -> impl Iterator<Item = &Checked> {
+        self.checks.iter().filter(|check| !self.is_allowed() && check.is_violated())
+    }
+
+    /// Calls `each` with the headers to be sent to the client, in lower case, whatever the protocol.
+    pub fn headers(&self, now: Time, each: impl FnMut(&'static str, &str)) {
+        let dialect = self.deciding_rule().map_or(Dialect::None, CompiledRule::dialect);
+        self.tell(|told| headers::write(dialect, told, now, each));
+    }
+
+    /// The body of a refusal, as [problem details](problem).
+    pub fn problem(&self) -> String {
+        let kind = match (self.reason, self.action) {
+            (Reason::Banned, _) => Kind::AbnormalUsage,
+            (_, Action::Refuse(503)) => Kind::ReducedCapacity,
+            _ => Kind::QuotaExceeded,
+        };
+        let mut body = String::new();
+        self.tell(|told| problem::write(&Problem { kind, told }, &mut body));
+        body
+    }
+
+    /// What clients are told: the limits that have a say, the one that decided first.
+    fn tell(&self, tell: impl FnOnce(&Told<'_>)) {
+        let decided = self.decided.into_iter();
+        let others = (0..self.checks.len()).filter(|index| Some(*index) != self.decided);
+        let told = decided.chain(others).filter_map(|index| self.checks.get(index)).filter(|check| !check.is_shadow);
+        let policies: SmallVec<[Policy<'_>; 4]> = told.filter_map(|check| self.policy(check)).collect();
+        tell(&Told { policies: &policies, retry_after: self.retry_after(), refused: !self.is_allowed() });
+    }
+
+    fn policy(&self, check: &Checked) -> Option<Policy<'_>> {
+        let limit = self.limit_of(check)?;
+        Some(Policy {
+            name: &limit.name,
+            quota: check.decision.limit,
+            window: Some(window(&limit.amount, check.decision.limit)),
+            remaining: check.decision.remaining,
+            reset_after: check.decision.reset_after,
+            violated: !self.is_allowed() && check.is_violated(),
+        })
+    }
+}
+
+/// How long it takes until as much has come in as can be taken at once.
+fn window(amount: &Amount, most: u64) -> Duration {
+    match amount {
+        Amount::Banned { period } => *period,
+        Amount::Limit { quota, .. } => {
+            let nanos = quota.period().as_nanos().saturating_mul(most.into()).div_ceil(quota.count().into());
+            Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        }
+    }
+}
+
+impl Checked {
+    /// Whether the limit has no room for the request, and a say.
+    fn is_violated(&self) -> bool {
+        !self.is_shadow && !self.decision.is_allowed()
+    }
+}
+
+/// What becomes of a request that a rule refuses.
+pub(super) fn refusal(over: Over) -> Action {
+    match over {
+        Over::Reject(status) => Action::Refuse(status),
+        Over::Drop => Action::Drop,
+        // Whoever cannot be queued is turned away.
+        Over::Queue { .. } | Over::Shadow => Action::Refuse(429),
+    }
+}
+
+impl fmt::Debug for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verdict")
+            .field("action", &self.action)
+            .field("reason", &self.reason)
+            .field("rule", &self.rule())
+            .field("checks", &self.checks)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,188 @@
+use crate::clock::Clock;
+use crate::engine::{Engine, EngineBuilder, Event, Explanation, Hold, Verdict};
+use crate::files::{self, LoadError};
+use crate::watch::Watch;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tollgate_limit::Capacity;
+use tollgate_rules::{Mistakes, Request, RuleSet, Source};
+
+/// An [`Engine`] with a clock and, if they are in files, its rules: what a service embeds.
+///
+/// Cheap to clone; clones count together.
+///
+/// ```
+/// use tollgate::{Request, Tollgate};
+///
+/// let tollgate = Tollgate::from_yaml("
+/// namespace: payments
+/// rules:
+///   - name: api
+///     match: { path: \"/v1/**\" }
+///     key: [api_key]
+///     limits: [100 per second burst 200]
+///     tiers: { plan: { gold: [1000 per second] } }
+/// ")?;
+/// let attributes = [("path", "/v1/charges".into()), ("api_key", "k-17".into()), ("plan", "gold".into())];
+/// let verdict = tollgate.check(&Request::new("payments", &attributes));
+/// assert!(verdict.is_allowed());
+/// assert_eq!(verdict.remaining(), Some(999));
+/// # Ok::<(), tollgate::Mistakes>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Tollgate {
+    engine: Arc<Engine>,
+    clock: Clock,
+    /// Where the rules are.
+    path: Option<Arc<PathBuf>>,
+}
+
+/// Says how a [`Tollgate`] is to be.
+#[derive(Debug, Default)]
+pub struct TollgateBuilder {
+    engine: EngineBuilder,
+    clock: Option<Clock>,
+}
+
+impl TollgateBuilder {
+    /// Another clock than the default one.
+    #[must_use]
+    pub fn clock(self, clock: Clock) -> TollgateBuilder {
+        TollgateBuilder { clock: Some(clock), ..self }
+    }
+
+    /// How many clients it counts at the same time, of all rules together: 100,000 unless told otherwise.
+    #[must_use]
+    pub fn capacity(self, capacity: Capacity) -> TollgateBuilder {
+        TollgateBuilder { engine: self.engine.capacity(capacity), ..self }
+    }
+
+    /// Calls this with everything that happens. It runs in the midst of decisions, so it had better be quick.
+    #[must_use]
+    pub fn observer(self, observer: impl Fn(&Event<'_>) + Send + Sync + 'static) -> TollgateBuilder {
+        TollgateBuilder { engine: self.engine.observer(observer), ..self }
+    }
+
+    /// With rules that were read already.
+    pub fn build(self, rules: RuleSet) -> Tollgate {
+        let clock = self.clock.unwrap_or_default();
+        Tollgate { engine: Arc::new(self.engine.build(rules, clock.now())), clock, path: None }
+    }
+
+    /// With the rules of a file, or of all `.yaml`, `.yml` and `.json` files of a directory.
+    ///
+    /// # Errors
+    /// What could not be read, or everything that is wrong with the rules.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Tollgate, LoadError> {
+        let rules = files::load(path.as_ref())?;
+        Ok(Tollgate { path: Some(Arc::new(path.as_ref().to_owned())), ..self.build(rules) })
+    }
+}
+
+impl Tollgate {
+    /// With the rules of a file, or of all `.yaml`, `.yml` and `.json` files of a directory.
+    ///
+    /// # Errors
+    /// What could not be read, or everything that is wrong with the rules.
+    pub fn open(path: impl AsRef<Path>) -> Result<Tollgate, LoadError> {
+        Tollgate::builder().open(path)
+    }
+
+    /// With rules in YAML or JSON.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them.
+    pub fn from_yaml(text: &str) -> Result<Tollgate, Mistakes> {
+        Ok(Tollgate::builder().build(RuleSet::parse(&[Source::new("rules", text)])?))
+    }
+
+    /// One with another clock, size or observer.
+    pub fn builder() -> TollgateBuilder {
+        TollgateBuilder::default()
+    }
+
+    /// Decides about a request: it pays all limits that apply or none.
+    #[inline]
+    pub fn check(&self, request: &Request<'_>) -> Verdict {
+        self.engine.check(request, self.clock.now())
+    }
+
+    /// What [`check`](Self::check) would say. Takes nothing.
+    pub fn peek(&self, request: &Request<'_>) -> Verdict {
+        self.engine.peek(request, self.clock.now())
+    }
+
+    /// Takes an estimate, to be [settled](Self::settle) within `expires_after`; see [`Engine::reserve`].
+    ///
+    /// # Errors
+    /// The refusal. Nothing was taken.
+    pub fn reserve(&self, request: &Request<'_>, expires_after: Duration) -> Result<Hold, Verdict> {
+        self.engine.reserve(request, expires_after, self.clock.now())
+    }
+
+    /// Replaces an estimate by what it really was.
+    pub fn settle(&self, hold: Hold, actual: u64) {
+        self.engine.settle(hold, actual, self.clock.now());
+    }
+
+    /// Gives back what was reserved for a request that did not happen.
+    pub fn refund(&self, hold: Hold) {
+        self.engine.refund(hold, self.clock.now());
+    }
+
+    /// Forgets what the client of a request has spent, and says in how many buckets.
+    pub fn reset(&self, request: &Request<'_>) -> usize {
+        self.engine.reset(request, self.clock.now())
+    }
+
+    /// Every rule of the request's namespace, and why it applies or not.
+    pub fn explain(&self, request: &Request<'_>) -> Explanation {
+        self.engine.explain(request, self.clock.now())
+    }
+
+    /// Replaces all rules at once, keeping what was spent.
+    pub fn replace(&self, rules: RuleSet) {
+        self.engine.replace(rules, self.clock.now());
+    }
+
+    /// Reads the rules again from where they are.
+    ///
+    /// # Errors
+    /// What could not be read, or everything that is wrong with the rules. The ones before stay in force.
+    pub fn reload(&self) -> Result<(), LoadError> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let loaded = files::load(path).inspect_err(|error| match error {
+            LoadError::Unreadable { error, .. } => self.engine.tell(&Event::RulesUnreadable { error }),
+            LoadError::Wrong(mistakes) => self.engine.tell(&Event::RulesRefused { mistakes }),
+        });
+        self.replace(loaded?);
+        Ok(())
+    }
+
+    /// Reads the rules again whenever their files change, until the answer is dropped. Files are looked at every
+    /// second; what is wrong goes to the observer, and leaves the rules as they were.
+    pub fn watch(&self) -> Watch {
+        self.watch_every(Duration::from_secs(1))
+    }
+
+    /// The same, looking at the files more often or less.
+    pub fn watch_every(&self, interval: Duration) -> Watch {
+        Watch::start(self.clone(), interval)
+    }
+
+    /// The file or directory that the rules were read from.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref().map(PathBuf::as_path)
+    }
+
+    /// What decides.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// What the time is read from.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+}
