@@ -3,5 +3,6 @@
 pub mod chart;
 pub mod memory;
 pub mod report;
+pub mod rules;
 pub mod timing;
 pub mod workload;

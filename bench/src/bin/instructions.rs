@@ -3,12 +3,26 @@
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::hint::black_box;
 use std::process::{Command, ExitCode};
-use tollgate::{Capacity, Cell, Limit, Op, Table, Time};
+use tollgate::{Capacity, Cell, Engine, Limit, Op, Request, RuleSet, Table, Time};
+use tollgate_bench::rules::{NAMESPACE, many, one};
 
 /// More instructions than the baseline by this factor are too many.
 const TOLERANCE: f64 = 1.03;
 
-const WORKS: [&str; 5] = ["unkeyed allow", "unkeyed refuse", "keyed allow", "keyed refuse", "keyed refuse, described"];
+/// With 10,000 rules a decision may take this many times the instructions that it takes with ten.
+const MANY_RULES: f64 = 1.5;
+
+const WORKS: [&str; 9] = [
+    "unkeyed allow",
+    "unkeyed refuse",
+    "keyed allow",
+    "keyed refuse",
+    "keyed refuse, described",
+    "1 rule",
+    "10 rules",
+    "10000 rules",
+    "10000 rules, 4 limits",
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -29,6 +43,9 @@ fn main() -> ExitCode {
 
 /// The loop that is counted. Time stands still and the hash's secret is fixed.
 fn run(work: &str, times: u64) {
+    if let Some((rules, _)) = work.split_once(" rule") {
+        return run_engine(&rules_of(rules, work.ends_with("4 limits")), times);
+    }
     let now = Time::from_nanos(1_700_000_000_000_000_000);
     let limit = Limit::token_bucket("1 per second burst 10000000".parse().expect("a quota"));
     let table = Table::new(Capacity::Keys(1000), &BuildHasherDefault::<DefaultHasher>::default());
@@ -47,10 +64,31 @@ fn run(work: &str, times: u64) {
     }
 }
 
+fn rules_of(count: &str, four_limits: bool) -> RuleSet {
+    let four = "1000 per day burst 10000000, 1001 per day burst 10000001, 1002 per day burst 10000002, 1003 per day burst 10000003";
+    match count {
+        "1" => one(),
+        count => many(count.parse().unwrap_or(0), if four_limits { four } else { "1000 per day burst 10000000" }),
+    }
+}
+
+fn run_engine(rules: &RuleSet, times: u64) {
+    let now = Time::from_nanos(1_700_000_000_000_000_000);
+    let engine = Engine::new(rules.clone(), now);
+    let one = [("method", "GET".into()), ("user", "client-0000000000001".into())];
+    let several = [("operation", "op-3".into()), ("path", "/v2/other".into()), ("user", "client-0000000000001".into())];
+    let attributes: &[_] = if rules.namespaces[0].rules.len() == 1 { &one } else { &several };
+    for _ in 0..times {
+        let request = Request::new(NAMESPACE, black_box(attributes));
+        assert!(black_box(engine.check(&request, now)).deciding().is_some(), "no rule applied");
+    }
+}
+
 fn report(check: bool, bless: bool) -> ExitCode {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/instructions.txt");
     let baseline = std::fs::read_to_string(path).unwrap_or_default();
     let mut grown = false;
+    let mut ten_rules = f64::MAX;
     let mut lines = String::new();
     for work in WORKS {
         let Some(count) = count(work) else {
@@ -60,6 +98,11 @@ fn report(check: bool, bless: bool) -> ExitCode {
         let known = baseline.lines().find_map(|line| line.strip_prefix(&format!("{work}: "))?.parse::<f64>().ok());
         let too_many = known.is_none_or(|known| count > known * TOLERANCE);
         grown |= too_many;
+        match work {
+            "10 rules" => ten_rules = count,
+            "10000 rules" => grown |= above_ten(count / ten_rules),
+            _ => {}
+        }
         let beside = known.map_or("no baseline".to_owned(), |known| format!("baseline {known:.0}"));
         println!("{work:<28}{count:>6.0} instructions  ({beside}){}", if too_many { "  grown" } else { "" });
         lines += &format!("{work}: {count:.0}\n");
@@ -75,6 +118,12 @@ fn report(check: bool, bless: bool) -> ExitCode {
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
+}
+
+/// Says how much more many rules cost; true if that is too much.
+fn above_ten(ratio: f64) -> bool {
+    println!("with 10,000 rules {ratio:.2} times the instructions of ten (at most {MANY_RULES})");
+    ratio > MANY_RULES
 }
 
 /// Instructions per turn of the loop: what twice as many turns cost more.

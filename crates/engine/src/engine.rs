@@ -5,13 +5,15 @@ mod deciding;
 mod event;
 mod explain;
 mod hold;
+mod in_force;
 mod rules;
 mod verdict;
 
 pub use asking::{Answer, Pending, Question, Step};
 pub use event::Event;
 pub use explain::{Applied, Considered, Explanation};
-pub use hold::Hold;
+pub use hold::{Booking, Hold};
+pub use in_force::InForce;
 pub use verdict::{Action, Checked, Reason, Verdict};
 
 use crate::stats::RuleSnapshot;
@@ -23,11 +25,14 @@ use std::fmt;
 use std::hash::RandomState;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tollgate_limit::{Capacity, Forgotten, Op, Table, Time};
+use tollgate_limit::{Capacity, Forgotten, Table, Time};
 use tollgate_rules::{Request, RuleSet};
 
 /// Clients that are counted at the same time, unless told otherwise.
 const CLIENTS: usize = 100_000;
+
+/// How often tokens are looked after whose limit keeps being replaced.
+const MOST_HEIRS: usize = 8;
 
 /// Decides about requests by rules. Whatever asks, a function call, a middleware or a daemon, asks this.
 ///
@@ -61,8 +66,9 @@ const CLIENTS: usize = 100_000;
 pub struct Engine {
     rules: ArcSwap<Rules>,
     table: Table,
-    /// Held while rules are replaced.
-    replacing: Mutex<()>,
+    /// Held while rules are replaced: the ones before, until nobody decides by them any more. Whoever replaces rules
+    /// frees them, for that can take longer than any decision may.
+    replaced: Mutex<Vec<Arc<Rules>>>,
     observer: Option<Observer>,
 }
 
@@ -91,7 +97,7 @@ impl EngineBuilder {
         Engine {
             rules: ArcSwap::from_pointee(Rules::new(rules, None, now)),
             table: Table::new(self.capacity.unwrap_or(Capacity::Keys(CLIENTS)), &RandomState::new()),
-            replacing: Mutex::new(()),
+            replaced: Mutex::default(),
             observer: self.observer,
         }
     }
@@ -121,16 +127,18 @@ impl Engine {
     /// Envoy's. The verdict says which part each limit was asked for.
     #[inline]
     pub fn check_all(&self, parts: &[Request<'_>], now: Time) -> Verdict {
-        let mut plan = self.plan(parts);
-        plan.take(&self.table, Taking::Pay, now);
-        self.seal(plan, parts)
+        let mut verdict = Verdict::open(self.rules.load());
+        self.decide(&mut verdict, parts, Taking::Pay, now);
+        verdict
     }
 
     /// What [`check`](Self::check) would say. Takes nothing and counts nothing.
     pub fn peek(&self, request: &Request<'_>, now: Time) -> Verdict {
-        let mut plan = self.plan(std::slice::from_ref(request));
-        plan.look(&self.table, now);
-        plan.into_verdict()
+        let mut verdict = Verdict::open(self.rules.load());
+        verdict.plan.find(&self.table, std::slice::from_ref(request));
+        verdict.plan.look(&self.table, now);
+        verdict.close();
+        verdict
     }
 
     /// Takes an estimate, the request's cost, to be [settled](Self::settle) when the actual cost is known. Whoever
@@ -159,14 +167,13 @@ impl Engine {
     /// The refusal. Nothing was taken.
     pub fn reserve(&self, request: &Request<'_>, expires_after: Duration, now: Time) -> Result<Hold, Verdict> {
         let parts = std::slice::from_ref(request);
-        let mut plan = self.plan(parts);
-        plan.take(&self.table, Taking::Book, now);
-        let booked = plan.take_reservations();
-        let verdict = self.seal(plan, parts);
+        let mut verdict = Verdict::open(self.rules.load());
+        self.decide(&mut verdict, parts, Taking::Book, now);
         if !verdict.is_allowed() {
             return Err(verdict);
         }
-        Ok(Hold::new(booked, request.cost, verdict.wait(), now + expires_after))
+        let wait = verdict.wait();
+        Ok(Hold::new(verdict.plan.reservations, request.cost, wait, now + expires_after))
     }
 
     /// Replaces an estimate by what it really was: more is taken into debt, less is given back as far as it has
@@ -180,17 +187,22 @@ impl Engine {
         self.settle(hold, 0, now);
     }
 
-    /// Gives back what a verdict took, as for a request that was queued and whose client has left.
-    pub fn cancel(&self, verdict: Verdict, now: Time) {
-        verdict.reservations.into_iter().for_each(|booked| booked.cancel(&self.table, now));
+    /// Gives back what a verdict took for a request that was queued and whose client has left.
+    pub fn cancel(&self, booking: impl Into<Booking>, now: Time) {
+        booking.into().cancel(&self.table, now);
+    }
+
+    /// Tells the observer how a request went that was let through.
+    pub fn answered(&self, namespace: &str, took: Duration, failed: bool) {
+        self.tell(&Event::Answered { namespace, took, failed });
     }
 
     /// Forgets what the client of a request has spent, in every bucket that is its own, and says how many those
-    /// were. Buckets that all clients share stay as they are.
+    /// were. Buckets stay as they are that all clients share, or all who lack what would tell them apart.
     pub fn reset(&self, request: &Request<'_>, now: Time) -> usize {
-        let plan = self.plan(std::slice::from_ref(request));
-        let own = plan.buckets().filter(|(rule, ..)| !rule.key.is_empty());
-        own.map(|(_, bucket, limit)| self.table.decide(&bucket, limit, Op::Reset, now)).count()
+        let mut plan = Plan::new(self.rules.load());
+        plan.find(&self.table, std::slice::from_ref(request));
+        plan.reset(&self.table, now)
     }
 
     /// Every rule of the request's namespace, and why it applies or not. Takes nothing.
@@ -201,11 +213,13 @@ impl Engine {
     /// Replaces all rules at once. Requests that are being decided finish with the ones before. Buckets of limits
     /// that are the same stay; a limit that differs keeps what was spent, as far as clients are told apart as before.
     pub fn replace(&self, rules: RuleSet, now: Time) {
-        let _one_at_a_time = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.rules.load_full();
         let after = Arc::new(Rules::new(rules, Some(&before), now));
         let version = after.version;
         self.rules.store(after);
+        replaced.push(before);
+        replaced.retain(|rules| Arc::strong_count(rules) > 1);
         self.tell(&Event::RulesReplaced { version });
     }
 
@@ -229,19 +243,47 @@ impl Engine {
         &self.table
     }
 
+    /// The rules in force, for those who need to know what rules ask for before they can ask.
+    pub fn in_force(&self) -> InForce<'_> {
+        InForce { engine: self, rules: self.rules.load() }
+    }
+
+    /// Decides by the rules of an open verdict.
     #[inline]
-    fn plan(&self, parts: &[Request<'_>]) -> Plan {
-        Plan::new(self.rules.load(), &self.table, parts)
+    fn decide(&self, verdict: &mut Verdict, parts: &[Request<'_>], taking: Taking, now: Time) {
+        verdict.plan.find(&self.table, parts);
+        verdict.plan.take(&self.table, taking, now);
+        self.seal(verdict, parts);
     }
 
-    /// Counts and reports what was decided.
-    fn seal(&self, plan: Plan, parts: &[Request<'_>]) -> Verdict {
-        plan.count(parts);
-        let verdict = plan.into_verdict();
-        self.tell(&Event::Decided { parts, verdict: &verdict });
-        verdict
+    /// Draws the conclusion, counts it and reports it.
+    #[inline]
+    fn seal(&self, verdict: &mut Verdict, parts: &[Request<'_>]) {
+        if !verdict.plan.unreturned.is_empty() {
+            self.return_to_heirs(&mut verdict.plan);
+        }
+        verdict.plan.count(parts);
+        verdict.close();
+        self.tell(&Event::Decided { parts, verdict });
     }
 
+    /// A request that was refused in a race has paid nothing, not even if rules were replaced in that moment.
+    #[cold]
+    fn return_to_heirs(&self, plan: &mut Plan) {
+        let mut version = plan.rules.version;
+        // As long as rules are replaced faster than tokens can be given back.
+        for _ in 0..MOST_HEIRS {
+            let rules = self.rules.load();
+            if rules.version == version || plan.unreturned.is_empty() {
+                return;
+            }
+            plan.unreturned.iter_mut().for_each(|tokens| tokens.give_back(&rules, &self.table));
+            plan.unreturned.retain(|tokens| !tokens.is_settled());
+            version = rules.version;
+        }
+    }
+
+    #[inline]
     pub(crate) fn tell(&self, event: &Event<'_>) {
         if let Some(observer) = &self.observer {
             observer(event);

@@ -47,22 +47,22 @@ impl std::error::Error for LoadError {
 
 /// What files look like from outside: if this is the same, so are the rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Look(Vec<(PathBuf, u64, Option<SystemTime>)>);
+pub(crate) struct Look(Vec<(PathBuf, u64, Option<SystemTime>, u64)>);
 
-/// The rules of a file, or of all files of a directory.
-pub(crate) fn load(path: &Path) -> Result<RuleSet, LoadError> {
-    let sources = read(path).map_err(|(path, error)| LoadError::Unreadable { path, error })?;
-    RuleSet::parse(&sources).map_err(LoadError::Wrong)
+/// The rules of a file, or of all files of a directory, and what these looked like.
+pub(crate) fn load(path: &Path) -> Result<(RuleSet, Look), LoadError> {
+    let (sources, look) = read(path).map_err(|(path, error)| LoadError::Unreadable { path, error })?;
+    Ok((RuleSet::parse(&sources).map_err(LoadError::Wrong)?, look))
 }
 
 /// Reads files that stand still meanwhile: half of the old ones with half of the new ones would be nobody's rules.
-fn read(path: &Path) -> Result<Vec<Source>, (PathBuf, io::Error)> {
+fn read(path: &Path) -> Result<(Vec<Source>, Look), (PathBuf, io::Error)> {
     let mut before = look(path)?;
     for _ in 0..ATTEMPTS {
         let sources = files_of(path)?.iter().map(|file| read_one(file)).collect::<Result<Vec<Source>, _>>();
         let after = look(path)?;
         if before == after {
-            return sources;
+            return Ok((sources?, after));
         }
         before = after;
     }
@@ -86,9 +86,20 @@ pub(crate) fn look(path: &Path) -> Result<Look, (PathBuf, io::Error)> {
     let look_at = |file: PathBuf| {
         let real = fs::canonicalize(&file).map_err(|error| (file.clone(), error))?;
         let metadata = fs::metadata(&real).map_err(|error| (file, error))?;
-        Ok((real, metadata.len(), metadata.modified().ok()))
+        Ok((real, metadata.len(), metadata.modified().ok(), inode(&metadata)))
     };
     files_of(path)?.into_iter().map(look_at).collect::<Result<_, _>>().map(Look)
+}
+
+/// Tells files apart that have the same length and the same time, as after a rename within the clock's resolution.
+#[cfg(unix)]
+fn inode(metadata: &fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(metadata)
+}
+
+#[cfg(not(unix))]
+fn inode(_: &fs::Metadata) -> u64 {
+    0
 }
 
 /// The file itself, or the rule files of a directory by their names. Hidden ones are somebody else's business.
@@ -106,6 +117,11 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, (PathBuf, io::Error)> {
         if is_rules && !is_hidden && file.is_file() {
             files.push(file);
         }
+    }
+    if files.is_empty() {
+        // Taken for a set of no rules, an empty mount or a slip of the hand would let everything through.
+        let problem = "there is no .yaml, .yml or .json file in it; for no rules at all, write a file that says so";
+        return Err(failed(io::Error::new(io::ErrorKind::NotFound, problem)));
     }
     files.sort_unstable();
     Ok(files)

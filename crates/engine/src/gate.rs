@@ -1,9 +1,9 @@
 use crate::clock::Clock;
 use crate::engine::{Engine, EngineBuilder, Event, Explanation, Hold, Verdict};
-use crate::files::{self, LoadError};
+use crate::files::{self, LoadError, Look};
 use crate::watch::Watch;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tollgate_limit::Capacity;
 use tollgate_rules::{Mistakes, Request, RuleSet, Source};
@@ -35,7 +35,14 @@ pub struct Tollgate {
     engine: Arc<Engine>,
     clock: Clock,
     /// Where the rules are.
-    path: Option<Arc<PathBuf>>,
+    files: Option<Arc<Files>>,
+}
+
+/// Where rules are, and what the files looked like when they were last read.
+#[derive(Debug)]
+struct Files {
+    path: PathBuf,
+    seen: Mutex<Look>,
 }
 
 /// Says how a [`Tollgate`] is to be.
@@ -67,7 +74,7 @@ impl TollgateBuilder {
     /// With rules that were read already.
     pub fn build(self, rules: RuleSet) -> Tollgate {
         let clock = self.clock.unwrap_or_default();
-        Tollgate { engine: Arc::new(self.engine.build(rules, clock.now())), clock, path: None }
+        Tollgate { engine: Arc::new(self.engine.build(rules, clock.now())), clock, files: None }
     }
 
     /// With the rules of a file, or of all `.yaml`, `.yml` and `.json` files of a directory.
@@ -75,8 +82,9 @@ impl TollgateBuilder {
     /// # Errors
     /// What could not be read, or everything that is wrong with the rules.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Tollgate, LoadError> {
-        let rules = files::load(path.as_ref())?;
-        Ok(Tollgate { path: Some(Arc::new(path.as_ref().to_owned())), ..self.build(rules) })
+        let path = path.as_ref().to_owned();
+        let (rules, seen) = files::load(&path)?;
+        Ok(Tollgate { files: Some(Arc::new(Files { path, seen: Mutex::new(seen) })), ..self.build(rules) })
     }
 }
 
@@ -151,13 +159,26 @@ impl Tollgate {
     /// # Errors
     /// What could not be read, or everything that is wrong with the rules. The ones before stay in force.
     pub fn reload(&self) -> Result<(), LoadError> {
-        let Some(path) = &self.path else { return Ok(()) };
-        let loaded = files::load(path).inspect_err(|error| match error {
-            LoadError::Unreadable { error, .. } => self.engine.tell(&Event::RulesUnreadable { error }),
-            LoadError::Wrong(mistakes) => self.engine.tell(&Event::RulesRefused { mistakes }),
-        });
-        self.replace(loaded?);
+        let Some(files) = &self.files else { return Ok(()) };
+        // Whoever reads first replaces first, or old rules might follow new ones.
+        let mut seen = files.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let (rules, look) = files::load(&files.path).inspect_err(|error| self.complain(error))?;
+        self.replace(rules);
+        *seen = look;
         Ok(())
+    }
+
+    /// Tells the observer why the rules before are still in force.
+    pub(crate) fn complain(&self, error: &LoadError) {
+        self.engine.tell(&match error {
+            LoadError::Unreadable { error, .. } => Event::RulesUnreadable { error },
+            LoadError::Wrong(mistakes) => Event::RulesRefused { mistakes },
+        });
+    }
+
+    /// What the files looked like when the rules in force were read.
+    pub(crate) fn seen(&self) -> Option<Look> {
+        self.files.as_ref().map(|files| files.seen.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     /// Reads the rules again whenever their files change, until the answer is dropped. Files are looked at every
@@ -173,7 +194,7 @@ impl Tollgate {
 
     /// The file or directory that the rules were read from.
     pub fn path(&self) -> Option<&Path> {
-        self.path.as_deref().map(PathBuf::as_path)
+        self.files.as_ref().map(|files| files.path.as_path())
     }
 
     /// What decides.

@@ -26,14 +26,16 @@ mod limiter;
 mod live;
 pub mod problem;
 pub mod stats;
+#[cfg(feature = "tower")]
+pub mod tower;
 #[cfg(feature = "async")]
 mod waiting;
 mod watch;
 
 pub use clock::{Clock, ManualClock};
 pub use engine::{
-    Action, Answer, Applied, Checked, Considered, Engine, EngineBuilder, Event, Explanation, Hold, Pending, Question,
-    Reason, Step, Verdict,
+    Action, Answer, Applied, Booking, Checked, Considered, Engine, EngineBuilder, Event, Explanation, Hold, InForce,
+    Pending, Question, Reason, Step, Verdict,
 };
 pub use files::LoadError;
 pub use gate::{Tollgate, TollgateBuilder};
@@ -44,7 +46,9 @@ pub use tollgate_limit::{
     Quota, QuotaError, Reservation, Retry, Table, Time,
 };
 
-pub use tollgate_rules::{Dialect, Mistake, Mistakes, Request, RuleSet, Source, Value, identity, model};
+pub use tollgate_rules::{
+    CompiledNamespace, Dialect, Mistake, Mistakes, Request, RuleSet, Source, Value, identity, model,
+};
 pub use watch::Watch;
 
 /// The README's example is run, too.

@@ -75,6 +75,12 @@ pub fn write(problem: &Problem<'_>, out: &mut String) {
     _ = try_write(problem, out);
 }
 
+/// Appends only what is said to people.
+pub fn write_detail(problem: &Problem<'_>, out: &mut String) {
+    // Writing to a string cannot fail.
+    _ = detail(problem.kind, problem.told, out);
+}
+
 fn try_write(Problem { kind, told }: &Problem<'_>, out: &mut String) -> fmt::Result {
     write!(out, r#"{{"type":"{}","title":"{}","status":{},"detail":""#, kind.uri(), kind.title(), kind.status())?;
     detail(*kind, told, &mut Escaped(out))?;
@@ -93,7 +99,7 @@ fn try_write(Problem { kind, told }: &Problem<'_>, out: &mut String) -> fmt::Res
 }
 
 /// A sentence on what happened and one on what to do about it, for people.
-fn detail(kind: Kind, told: &Told<'_>, out: &mut Escaped<'_>) -> fmt::Result {
+fn detail(kind: Kind, told: &Told<'_>, out: &mut impl Write) -> fmt::Result {
     match kind {
         Kind::QuotaExceeded => violations(told, out)?,
         Kind::ReducedCapacity => out.write_str("The service is at its capacity.")?,
@@ -107,7 +113,7 @@ fn detail(kind: Kind, told: &Told<'_>, out: &mut Escaped<'_>) -> fmt::Result {
 }
 
 /// `The limits "a", "b" have been reached.`
-fn violations(told: &Told<'_>, out: &mut Escaped<'_>) -> fmt::Result {
+fn violations(told: &Told<'_>, out: &mut impl Write) -> fmt::Result {
     let (noun, verb) = match told.violated().count() {
         0 => return out.write_str("The request is not within any quota."),
         1 => ("The limit", "has"),

@@ -5,9 +5,13 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
-use tollgate::{Calendar, CalendarUnit, Change, Clock, KeyedRateLimiter, Limit, Op, Quota, RateLimiter};
+use tollgate::{
+    Calendar, CalendarUnit, Change, Clock, Engine, KeyedRateLimiter, Limit, Op, Quota, RateLimiter, Request, RuleSet, Source,
+    Time, identity,
+};
 
 /// The system's allocator, which counts how often each thread asks it for memory.
 struct Counting;
@@ -156,4 +160,70 @@ fn n7_after_a_change_each_thread_asks_for_memory_once_at_most() {
 #[test]
 fn the_counter_counts() {
     assert_eq!(allocations(|| drop(Box::new(1))), 1);
+}
+
+/// Ten thousand rules of every kind that is found by the index, and four limits that apply to `op-7` at once.
+fn ten_thousand_rules() -> Engine {
+    let mut text = "namespace: shop\nrules:\n".to_owned();
+    for number in 0..10_000 {
+        let condition = match number % 3 {
+            0 => format!("operation: op-{}", number + 10),
+            1 => format!("path: \"/v1/things-{number}/**\""),
+            _ => format!("ip: 10.{}.{}.0/24", number / 256, number % 256),
+        };
+        writeln!(text, "  - {{ name: r{number}, match: {{ {condition} }}, key: [user], limits: [9 per hour] }}").unwrap();
+    }
+    text.push_str(
+        "  - { name: two, match: { operation: op-7 }, key: [user, ip], limits: [30 per hour, 90 per day using sliding-window] }
+  - { name: shadow, match: { operation: op-7, path: { regex: \"/v2/.*\" } }, key: [user], limits: [2 per hour], over: shadow }
+  - name: four
+    match: { operation: [op-7, op-8] }
+    key: []
+    limits: [100000 per hour using fixed-window]
+    overrides: []
+    tiers: { plan: { gold: [1000000 per day] } }
+",
+    );
+    Engine::new(RuleSet::parse(&[Source::new("rules.yaml", text)]).unwrap(), Time::ZERO)
+}
+
+#[test]
+fn n7_deciding_by_ten_thousand_rules_and_four_limits_allocates_nothing() {
+    let engine = ten_thousand_rules();
+    let attributes = [
+        ("operation", "op-7".into()),
+        ("path", "/v2/orders/7".into()),
+        ("ip", "2001:db8::7".into()),
+        ("user", "alice".into()),
+        ("plan", "gold".into()),
+        ("unknown", "whatever".into()),
+    ];
+    let request = Request::new("shop", &attributes);
+    let decide = || {
+        let verdict = engine.check(&request, Time::ZERO);
+        let mut bytes = 0;
+        verdict.headers(Time::ZERO, |name, value| bytes += name.len() + value.len());
+        (verdict.is_allowed(), verdict.checks().len(), bytes)
+    };
+    // The statistics of a rule take their memory when it first applies, and when it first refuses.
+    let first: Vec<_> = (0..40).map(|_| decide()).collect();
+    assert_eq!((first[0].0, first[0].1, first[39].0), (true, 4, false));
+    assert_eq!(allocations(|| (0..100).for_each(|_| _ = decide())), 0, "refusing");
+    engine.reset(&request, Time::ZERO);
+    assert_eq!(allocations(|| (0..20).for_each(|_| assert!(decide().0))), 0, "allowing");
+    let _ = engine.peek(&request, Time::ZERO);
+    assert_eq!(allocations(|| drop(engine.peek(&request, Time::ZERO))), 0, "peeking");
+}
+
+#[test]
+fn finding_out_who_the_client_is_allocates_nothing() {
+    let trust = identity::Trust::default().with_proxies(["10.0.0.0/8".parse().unwrap()]).with_hops(1);
+    let header: &[u8] = b"6.6.6.6, 2001:db8::1, 10.1.2.3";
+    let form = identity::PathForm::default();
+    let identify = || {
+        let client = trust.client([10, 0, 0, 1].into(), [header].into_iter());
+        let client = identity::Grouping::default().group(client);
+        (client, form.normalise("/v1/orders?page=2"), identity::fingerprint(b"secret"))
+    };
+    assert_eq!(allocations(|| _ = identify()), 0);
 }

@@ -233,6 +233,29 @@ impl Ask for Cancel {
     }
 }
 
+/// [`Op::Refund`] that says how many tokens were missing to take it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PutBack(pub(crate) u64);
+
+impl Ask for PutBack {
+    type Answer = Decision;
+
+    fn ask<A: Algorithm>(self, algorithm: &A, state: &mut A::State, now: Time) -> Decision {
+        let before = Op::Peek(0).ask(algorithm, state, now);
+        let missing = before.limit.saturating_sub(before.remaining).saturating_add(before.debt);
+        let granted = self.0.min(missing);
+        Decision { granted, ..Op::Refund(self.0).ask(algorithm, state, now) }
+    }
+
+    fn is_reset(self) -> bool {
+        false
+    }
+
+    fn moved(self) -> Decision {
+        Op::Refund(self.0).moved()
+    }
+}
+
 /// [`Op::Reset`] that says what there was before.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TakeOut;

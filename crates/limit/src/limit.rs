@@ -152,6 +152,12 @@ impl Limit {
         on_each!(&self.0, algorithm => algorithm.limit())
     }
 
+    /// The longest that a request of this cost can be held back: as the limit itself has it, or by a caller who would
+    /// wait for so long.
+    pub fn patience(&self, cost: u64, asked: Option<Duration>) -> Duration {
+        on_each!(&self.0, algorithm => algorithm.patience(cost, asked))
+    }
+
     /// Whether requests that were refused count, too.
     pub fn counts_refusals(&self) -> bool {
         matches!(&self.0, Shape::Wide(Wider::SlidingLog(log)) if log.counts_refusals())

@@ -7,7 +7,7 @@ mod wide;
 
 use crate::algorithm::sliding_window::SlidingWindow;
 use crate::algorithm::token_bucket::PlainBucket;
-use crate::algorithm::{Allow, Ask, Change, Hold, Op, TakeOut};
+use crate::algorithm::{Allow, Ask, Change, Hold, Op, PutBack, TakeOut};
 use crate::decision::Decision;
 use crate::limit::{Limit, Shape, Transition};
 use crate::pace::is_too_late;
@@ -229,6 +229,12 @@ impl Table {
     ) -> u64 {
         let hash = self.hash(key);
         self.refunds(hash).give_back(&reservation, tokens, |cancel| self.ask(hash, limit, cancel, now))
+    }
+
+    /// [`Op::Refund`], but granted are only as many tokens as were missing. Where there are fewer, they have come back by
+    /// themselves, or were [carried over](Self::carry_over) meanwhile.
+    pub fn put_back<K: Hash + ?Sized>(&self, key: &K, limit: &Limit, tokens: u64, now: Time) -> Decision {
+        self.ask(self.hash(key), limit, PutBack(tokens), now)
     }
 
     /// Takes what a client has spent of one limit over to another, under which it has another key. Nothing is taken

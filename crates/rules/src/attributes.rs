@@ -8,9 +8,13 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// The names that the rules of a namespace mention, numbered.
+/// Names beyond these are found by their hash. Up to there, comparing lengths is quicker than hashing.
+const FEW: usize = 12;
+
+/// Names, numbered in the order in which they were first mentioned.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
+    names: Vec<Box<str>>,
     numbers: HashMap<Box<str>, u32, foldhash::fast::RandomState>,
 }
 
@@ -20,26 +24,37 @@ impl Names {
         if let Some(number) = self.numbers.get(name) {
             return *number;
         }
-        let number = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
+        let number = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        self.names.push(name.into());
         self.numbers.insert(name.into(), number);
         number
     }
 
+    #[inline]
     pub(crate) fn get(&self, name: &str) -> Option<u32> {
-        self.numbers.get(name).copied()
+        if self.names.len() > FEW {
+            return self.numbers.get(name).copied();
+        }
+        (0..).zip(&self.names).find(|(_, known)| ***known == *name).map(|(number, _)| number)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.numbers.len()
+        self.names.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(|name| &**name)
     }
 }
 
 /// The attributes of one request that some rule mentions.
 #[derive(Debug)]
 pub struct Attributes<'a> {
-    known: SmallVec<[(u32, Attribute<'a>); 12]>,
+    known: SmallVec<[(u32, Attribute<'a>); 8]>,
     /// All of them, in the order in which they came.
     pub(crate) entries: &'a [(&'a str, Value<'a>)],
+    /// The numbers among these, by their positions, where descriptors count by them.
+    digits: SmallVec<[(usize, Digits); 1]>,
 }
 
 /// One value, in the one form that it is compared in.
@@ -52,16 +67,35 @@ pub(crate) enum Attribute<'a> {
 }
 
 impl<'a> Attributes<'a> {
-    pub(crate) fn resolve(request: &Request<'a>, names: &Names, identity: &'a Identity) -> Attributes<'a> {
-        let mut known: SmallVec<[(u32, Attribute<'a>); 12]> = SmallVec::new();
-        for (name, value) in request.attributes {
+    /// None that a rule knows of yet. They are large, so they are filled in where they stay.
+    #[inline(always)]
+    pub fn new(request: &Request<'a>) -> Attributes<'a> {
+        Attributes { known: SmallVec::new(), entries: request.attributes, digits: SmallVec::new() }
+    }
+
+    #[inline]
+    pub(crate) fn resolve(&mut self, names: &Names, identity: &'a Identity) {
+        for (name, value) in self.entries {
             if let Some(number) = names.get(name)
-                && !known.iter().any(|(before, _)| *before == number)
+                && self.get(number).is_none()
             {
-                known.push((number, Attribute::new(name, *value, identity)));
+                self.known.push((number, Attribute::new(name, *value, identity)));
             }
         }
-        Attributes { known, entries: request.attributes }
+    }
+
+    /// Writes out the numbers among the entries, for rules that count by these.
+    pub(crate) fn write_digits(&mut self) {
+        for (position, (_, value)) in self.entries.iter().enumerate() {
+            if let Value::Number(number) = value {
+                self.digits.push((position, Digits::new(*number)));
+            }
+        }
+    }
+
+    /// The number at a position, in decimal.
+    pub(crate) fn digits(&self, position: usize) -> Option<&str> {
+        self.digits.iter().find(|(known, _)| *known == position).map(|(_, digits)| digits.as_str())
     }
 
     #[inline]
@@ -75,6 +109,7 @@ impl<'a> Attributes<'a> {
 }
 
 impl<'a> Attribute<'a> {
+    #[inline]
     pub(crate) fn new(name: &str, value: Value<'a>, identity: &'a Identity) -> Attribute<'a> {
         match (name, value) {
             ("path", Value::Text(text)) => Attribute::Text(identity.path.normalise(text)),

@@ -1,11 +1,11 @@
 //! From text to rules: everything that a file says is looked at, and every mistake is reported.
 
-mod condition;
+pub(crate) mod condition;
 pub(crate) mod fields;
-mod identity;
-mod rule;
+pub(crate) mod identity;
+pub(crate) mod rule;
 
-use crate::mistake::{Mistakes, Report, Source};
+use crate::mistake::{Mistakes, Place, Report, Source};
 use crate::model::{Namespace, RuleSet, names};
 use crate::yaml::{self, Node};
 use fields::{Fields, named};
@@ -14,7 +14,7 @@ use std::collections::HashMap;
 /// The most rules of all files together.
 const MOST_RULES: usize = 1_000_000;
 
-const NAMESPACE_FIELDS: [&str; 5] = ["namespace", "no_match", "headers", "identity", "rules"];
+pub(crate) const NAMESPACE_FIELDS: [&str; 5] = ["namespace", "no_match", "headers", "identity", "rules"];
 
 impl RuleSet {
     /// Reads rules from texts in YAML or JSON, our own and those of envoyproxy/ratelimit. Each document of a text
@@ -43,12 +43,20 @@ impl RuleSet {
         let mut seen = HashMap::new();
         for source in sources {
             let mut report = Report::new(source, &mut mistakes);
-            for document in yaml::read(&mut report).unwrap_or_default() {
-                let namespace = namespace(&document, &mut report);
-                let Some(namespace) = namespace else { continue };
+            let mut documents = yaml::read(&mut report).unwrap_or_default();
+            if documents.first().is_some_and(crate::envoy::is_envoys) {
+                // envoyproxy/ratelimit reads no more of a file, so what follows has never been in force.
+                documents.truncate(1);
+            }
+            for document in documents {
+                let Some(namespace) = namespace(&document, &mut report) else { continue };
                 if let Some(before) = seen.insert(namespace.name.clone(), source.name()) {
                     let problem = format!("there are two namespaces called `{}`", namespace.name);
-                    report.wrong(document.place, problem, format!("rename one of them; the other is in {before}"));
+                    report.wrong(
+                        name_place(&document),
+                        problem,
+                        format!("rename one of them; the other is in {before}"),
+                    );
                 }
                 set.namespaces.push(namespace);
             }
@@ -57,13 +65,20 @@ impl RuleSet {
     }
 }
 
+/// Where a namespace or domain is named.
+fn name_place(document: &Node) -> Place {
+    let mut fields = document.map().unwrap_or_default().iter();
+    let named = fields.find(|(name, _)| matches!(&*name.text, "namespace" | "domain"));
+    named.map_or(document.place, |(_, node)| node.place)
+}
+
 fn namespace(document: &Node, report: &mut Report<'_>) -> Option<Namespace> {
     if crate::envoy::is_envoys(document) {
         return crate::envoy::namespace(document, report);
     }
     let fields = Fields::new(document, "a namespace", &NAMESPACE_FIELDS, report)?;
-    let name = fields.required("namespace", "name the namespace, as in `namespace: payments`", report)?;
-    let name = fields::name(name, "namespace", report)?;
+    let name = fields.required("namespace", "name the namespace, as in `namespace: payments`", report);
+    let name = name.and_then(|node| fields::name(node, "a namespace", report));
     let no_match = fields.get("no_match", report).and_then(|node| named(node, &names::NO_MATCH, report));
     let headers = fields.get("headers", report).and_then(|node| named(node, &crate::Dialect::NAMES, report));
     let identity = fields.get("identity", report).and_then(|node| identity::read(node, report)).unwrap_or_default();
@@ -77,7 +92,7 @@ fn namespace(document: &Node, report: &mut Report<'_>) -> Option<Namespace> {
     }
     let rules = rule::read_all(nodes, &identity, report);
     Some(Namespace {
-        name,
+        name: name?,
         no_match: no_match.unwrap_or_default(),
         headers: headers.unwrap_or_default(),
         identity,

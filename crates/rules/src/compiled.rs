@@ -21,7 +21,7 @@ pub type KeyParts<'a> = SmallVec<[Part<'a>; 4]>;
 #[derive(Debug, Default)]
 pub struct Compiled {
     namespaces: Vec<CompiledNamespace>,
-    numbers: HashMap<Box<str>, u32, foldhash::fast::RandomState>,
+    names: Names,
 }
 
 /// The rules of one namespace, ready to be asked.
@@ -85,6 +85,8 @@ pub struct CompiledLimit {
     pub name: Box<str>,
     /// How much.
     pub amount: Amount,
+    /// Which clients of the rule it is for: all, a tier's, or a single one.
+    pub(crate) whose: Box<str>,
     /// Limits that it replaces, whose buckets hold what was spent.
     pub predecessors: Vec<Predecessor>,
 }
@@ -98,15 +100,17 @@ impl Compiled {
             CompiledNamespace::new(namespace, before, now)
         };
         let namespaces: Vec<CompiledNamespace> = set.namespaces.into_iter().map(compile).collect();
-        let numbers =
-            (0..).zip(&namespaces).map(|(number, namespace)| (namespace.model.name.clone(), number)).collect();
-        Compiled { namespaces, numbers }
+        let mut names = Names::default();
+        for namespace in &namespaces {
+            names.number(&namespace.model.name);
+        }
+        Compiled { namespaces, names }
     }
 
     /// The number of a namespace.
     #[inline]
     pub fn number(&self, name: &str) -> Option<u32> {
-        self.numbers.get(name).copied()
+        self.names.get(name)
     }
 
     /// The namespace of this name.
@@ -132,7 +136,7 @@ impl CompiledNamespace {
         written.sort_by_key(|rule| std::cmp::Reverse(rule.priority));
         let mut names = Names::default();
         let mut lineage = Lineage::new(&model.name, before, now);
-        let numbers: HashMap<Box<str>, u32> =
+        let numbers: HashMap<Box<str>, u32, foldhash::fast::RandomState> =
             (0..).zip(&written).map(|(number, rule)| (rule.name.clone(), number)).collect();
         let mut limits = Vec::new();
         let mut compiler = Compiler {
@@ -181,16 +185,33 @@ impl CompiledNamespace {
         self.limits.get(number as usize)
     }
 
+    /// The names of the attributes that some rule mentions, in no order. Nothing else of a request is looked at, but
+    /// by rules for descriptors.
+    pub fn mentioned(&self) -> impl Iterator<Item = &str> {
+        self.names.iter()
+    }
+
     /// What the rules know of a request.
-    #[inline]
     pub fn attributes<'a>(&'a self, request: &Request<'a>) -> Attributes<'a> {
-        Attributes::resolve(request, &self.names, &self.model.identity)
+        let mut attributes = Attributes::new(request);
+        self.resolve(&mut attributes);
+        attributes
+    }
+
+    /// Finds out what the rules know of a request.
+    #[inline]
+    pub fn resolve<'a>(&'a self, attributes: &mut Attributes<'a>) {
+        attributes.resolve(&self.names, &self.model.identity);
+        if !self.descriptors.is_empty() {
+            attributes.write_digits();
+        }
     }
 
     /// Calls `each` with the number of every rule that applies, in order.
     #[inline]
     pub fn each_match(&self, attributes: &Attributes<'_>, mut each: impl FnMut(u32)) {
-        let (candidates, descriptor) = self.candidates(attributes);
+        let mut candidates = Candidates::new();
+        let descriptor = self.candidates(attributes, &mut candidates);
         for number in candidates {
             let Some(rule) = self.rule(number) else { continue };
             if !rule.applies(attributes, descriptor == Some(number)) {
@@ -203,14 +224,17 @@ impl CompiledNamespace {
         }
     }
 
-    fn candidates(&self, attributes: &Attributes<'_>) -> (Candidates, Option<u32>) {
-        let mut candidates = self.index.candidates(attributes);
-        let descriptor = if self.descriptors.is_empty() { None } else { self.descriptors.find(attributes.entries) };
-        if let Some(found) = descriptor {
-            let position = candidates.partition_point(|number| *number < found);
-            candidates.insert(position, found);
+    /// Finds the rules that may apply, and the one that the descriptor leads to.
+    #[inline]
+    fn candidates(&self, attributes: &Attributes<'_>, candidates: &mut Candidates) -> Option<u32> {
+        self.index.candidates(attributes, candidates);
+        if self.descriptors.is_empty() {
+            return None;
         }
-        (candidates, descriptor)
+        let found = self.descriptors.find(attributes.entries)?;
+        let position = candidates.partition_point(|number| *number < found);
+        candidates.insert(position, found);
+        Some(found)
     }
 
     /// Why a rule applies to a request or not, looked at by itself.
@@ -373,8 +397,7 @@ fn entry_part<'a>(attributes: &'a Attributes<'_>, position: usize) -> Part<'a> {
         None => Part::Absent,
         Some((_, crate::Value::Text(text))) => Part::Text(text),
         Some((_, crate::Value::Address(address))) => Part::Address(*address),
-        // Entries are texts wherever they come from; a number is as good as its attribute.
-        Some((_, crate::Value::Number(_))) => Part::Absent,
+        Some((_, crate::Value::Number(_))) => attributes.digits(position).map_or(Part::Absent, Part::Text),
     }
 }
 
@@ -393,7 +416,7 @@ struct Compiler<'a, 'b> {
     namespace: &'a Namespace,
     names: &'a mut Names,
     lineage: &'a mut Lineage<'b>,
-    numbers: &'a HashMap<Box<str>, u32>,
+    numbers: &'a HashMap<Box<str>, u32, foldhash::fast::RandomState>,
     limits: &'a mut Vec<CompiledLimit>,
 }
 
@@ -458,7 +481,7 @@ impl Compiler<'_, '_> {
             let id = self.lineage.id(population, whose, &amount);
             let numbered = || if single { rule.into() } else { format!("{rule}.{}", index + 1).into() };
             let name = name.unwrap_or_else(numbered);
-            self.limits.push(CompiledLimit { id, name, amount, predecessors: Vec::new() });
+            self.limits.push(CompiledLimit { id, name, amount, whose: whose.into(), predecessors: Vec::new() });
         }
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         CompiledLimits::Each(number(start)..number(self.limits.len()))

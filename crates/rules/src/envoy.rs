@@ -3,7 +3,8 @@
 //! Each descriptor that has a limit, or is a leaf, becomes a rule with the path that leads to it. Windows are
 //! fixed and aligned to multiples of their unit, as they are there.
 
-use crate::check::fields::{list, number, shorten, text, truth, unknown};
+use crate::check::fields::{LONGEST_NAME, list, name, number, shorten, text, unknown};
+use crate::descriptors::composite;
 use crate::mistake::Report;
 use crate::model::{
     Amount, Cost, Entry, Identity, LimitRule, Limits, Namespace, NoMatch, OnFailure, Over, Rule, Selector, Shared, Then,
@@ -12,6 +13,10 @@ use crate::yaml::{Node, Value};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use tollgate_limit::{Limit, Quota};
+
+/// YAML 1.1 has more words for truth than 1.2, and envoyproxy/ratelimit reads 1.1.
+const TRUE: [&str; 11] = ["y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE"];
+const FALSE: [&str; 11] = ["n", "N", "no", "No", "NO", "off", "Off", "OFF", "false", "False", "FALSE"];
 
 /// Everything that may be the name of a field, at whatever depth: one that stands where it means nothing is
 /// accepted there, too.
@@ -54,15 +59,16 @@ pub(crate) fn is_envoys(document: &Node) -> bool {
 
 pub(crate) fn namespace(document: &Node, report: &mut Report<'_>) -> Option<Namespace> {
     check_form(document, report);
-    let domain = field(document, "domain").and_then(|node| text(node, "the domain", report)).unwrap_or_default();
-    if domain.is_empty() {
+    let domain = field(document, "domain").filter(|node| node.text() != Some(""));
+    if domain.is_none() {
         report.wrong(document.place, "the domain is empty", "write `domain: …` as the first line");
     }
-    let mut reader = Reader { report, rules: Vec::new(), named: HashMap::new(), replaces: Vec::new() };
-    reader.descriptors(document, domain, &[]);
+    let domain = domain.and_then(|node| name(node, "a domain", report));
+    let mut reader = Reader::new(report);
+    reader.descriptors(document, &[]);
     let rules = reader.finish();
     Some(Namespace {
-        name: domain.into(),
+        name: domain?,
         no_match: NoMatch::Allow,
         headers: crate::Dialect::Draft6,
         identity: Identity::default(),
@@ -81,8 +87,10 @@ fn check_form(node: &Node, report: &mut Report<'_>) {
             _ if &*name.text == "metadata" => {}
             Value::Map(_) => check_form(node, report),
             Value::List(nodes) => nodes.iter().for_each(|node| check_item(node, report)),
+            // These are looked at as numbers.
+            _ if matches!(&*name.text, "requests_per_unit" | "unit_multiplier") => {}
             Value::Text(text, true) if is_fraction(text) => {
-                report.wrong(node.place, format!("`{}` is not a whole number", shorten(text)), "write a whole number");
+                report.wrong(node.place, format!("`{}` is no whole number", shorten(text)), "put it into quotes");
             }
             Value::Text(..) | Value::Null => {}
         }
@@ -98,10 +106,12 @@ fn check_item(node: &Node, report: &mut Report<'_>) {
 }
 
 fn is_fraction(text: &str) -> bool {
-    text.parse::<i128>().is_err()
-        && text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c))
-        && text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte))
-        && text.parse::<f64>().is_ok()
+    let is_named = matches!(text.trim_start_matches(['+', '-']).to_ascii_lowercase().as_str(), ".inf" | ".nan");
+    is_named
+        || text.parse::<i128>().is_err()
+            && text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c))
+            && text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte))
+            && text.parse::<f64>().is_ok()
 }
 
 fn field<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
@@ -119,55 +129,59 @@ struct Step {
 struct Reader<'a, 'r> {
     report: &'a mut Report<'r>,
     rules: Vec<Rule>,
+    /// The names that rules have got.
+    names: HashSet<Box<str>>,
     /// The rules whose limit bears a name.
     named: HashMap<Box<str>, Vec<Box<str>>>,
     /// Which rule replaces limits of which name.
     replaces: Vec<(usize, Box<str>)>,
 }
 
-impl Reader<'_, '_> {
-    fn descriptors(&mut self, parent: &Node, domain: &str, path: &[Step]) {
+impl<'a, 'r> Reader<'a, 'r> {
+    fn new(report: &'a mut Report<'r>) -> Reader<'a, 'r> {
+        Reader { report, rules: Vec::new(), names: HashSet::new(), named: HashMap::new(), replaces: Vec::new() }
+    }
+
+    fn descriptors(&mut self, parent: &Node, path: &[Step]) {
         let Some(node) = field(parent, "descriptors") else { return };
         let mut seen = HashSet::new();
         for node in list(node, "descriptors", self.report) {
             let Some(step) = self.step(node) else { continue };
             if !seen.insert(step.composite.clone()) {
-                let name = name_of(path, &step);
-                let problem = format!("there are two descriptors `{}` in `{domain}`", shorten(&name));
-                self.report.wrong(
-                    node.place,
-                    problem,
-                    "leave one of them out; `a_b` and `a` with the value `b` are the same",
-                );
+                let problem = format!("there are two descriptors `{}`", shorten(&metric(path, &step)));
+                let help = "leave one of them out; `a_b` and `a` with the value `b` are the same";
+                self.report.wrong(node.place, problem, help);
             }
-            self.descriptor(node, domain, path, step);
+            self.descriptor(node, path, step);
         }
     }
 
     fn step(&mut self, node: &Node) -> Option<Step> {
-        let key = field(node, "key").and_then(|node| text(node, "a key", self.report)).unwrap_or_default();
-        if key.is_empty() {
-            if node.map().is_some() {
-                self.report.wrong(node.place, "a descriptor has an empty key", "write `key: …`");
-            }
-            return None;
+        let key = field(node, "key").filter(|node| node.text() != Some(""));
+        // What is no map at all was reported.
+        if key.is_none() && node.map().is_some() {
+            self.report.wrong(node.place, "a descriptor has an empty key", "write `key: …`");
         }
+        let key = name(key?, "an attribute", self.report)?;
         let value =
             field(node, "value").and_then(|node| text(node, "a value", self.report)).filter(|value| !value.is_empty());
         let shared = self.truth(node, "share_threshold");
-        let composite = value.map_or_else(|| key.to_owned(), |value| format!("{key}_{value}"));
+        let entry = Entry { key, value: value.map(Box::from), shared };
+        let composite = composite(&entry);
         if shared && !composite.contains('*') {
-            self.report.wrong(node.place, "share_threshold needs a `*` in the value", "leave share_threshold out");
+            let place = field(node, "share_threshold").map_or(node.place, |node| node.place);
+            self.report.wrong(place, "share_threshold needs a `*` in the value", "leave share_threshold out");
         }
-        Some(Step { entry: Entry { key: key.into(), value: value.map(Box::from), shared }, composite })
+        Some(Step { entry, composite })
     }
 
-    fn descriptor(&mut self, node: &Node, domain: &str, path: &[Step], step: Step) {
+    fn descriptor(&mut self, node: &Node, path: &[Step], step: Step) {
         let limit = field(node, "rate_limit");
         let is_leaf = field(node, "descriptors").and_then(Node::list).is_none_or(<[Node]>::is_empty);
-        let name: Box<str> = name_of(path, &step).into();
+        let metric = metric(path, &step);
         let path = &[path, &[step]].concat();
         if limit.is_some() || is_leaf {
+            let name = self.unique(&metric);
             let limits = match limit {
                 Some(limit) => self.limits(limit, &name),
                 None => Some(Limits::Each(Vec::new())),
@@ -175,7 +189,24 @@ impl Reader<'_, '_> {
             let rule = self.rule(node, name, path, limits.unwrap_or(Limits::Unlimited));
             self.rules.push(rule);
         }
-        self.descriptors(node, domain, path);
+        self.descriptors(node, path);
+    }
+
+    /// A name for a rule: what metrics call it, unless that is too long for a name or not the only one.
+    fn unique(&mut self, metric: &str) -> Box<str> {
+        let printable: String = metric.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+        let number = format!("#{}", self.rules.len() + 1);
+        let fits = printable.len() <= LONGEST_NAME && !self.names.contains(&*printable);
+        let name = if fits {
+            printable
+        } else {
+            let room = LONGEST_NAME - number.len();
+            let cut: String =
+                printable.char_indices().take_while(|(at, c)| at + c.len_utf8() <= room).map(|(_, c)| c).collect();
+            format!("{cut}{number}")
+        };
+        self.names.insert(name.as_str().into());
+        name.into()
     }
 
     fn rule(&mut self, node: &Node, name: Box<str>, path: &[Step], limits: Limits) -> Rule {
@@ -207,11 +238,12 @@ impl Reader<'_, '_> {
     }
 
     fn limits(&mut self, node: &Node, rule: &str) -> Option<Limits> {
-        let name = field(node, "name").and_then(|node| text(node, "the name of a limit", self.report));
-        if let Some(name) = name {
-            self.named.entry(name.into()).or_default().push(rule.into());
+        let given = field(node, "name").filter(|node| node.text() != Some(""));
+        let name = given.and_then(|node| name(node, "a limit", self.report));
+        if let Some(name) = &name {
+            self.named.entry(name.clone()).or_default().push(rule.into());
         }
-        self.replaces(node, name);
+        self.replaces(node, name.as_deref());
         let unit = self.unit(node);
         if self.truth(node, "unlimited") {
             if let Some(unit) = field(node, "unit") {
@@ -219,19 +251,18 @@ impl Reader<'_, '_> {
             }
             return Some(Limits::Unlimited);
         }
-        let Some(seconds) = unit else {
-            if field(node, "unit").is_none() {
-                self.report.wrong(
-                    node.place,
-                    "a rate limit has a unit",
-                    "write `unit: second`, or minute, hour, day, week, month, year",
-                );
-            }
+        if field(node, "unit").is_none() {
+            let help = "write `unit: second`, or minute, hour, day, week, month, year";
+            self.report.wrong(node.place, "a rate limit has a unit", help);
+        }
+        let count = field(node, "requests_per_unit").map_or(Some(0), |node| number(node, 0..=u32::MAX, self.report));
+        let units = field(node, "unit_multiplier").map_or(Some(1), |node| number(node, 1..=u32::MAX, self.report));
+        let period = Duration::from_secs(unit?.saturating_mul(units?.into()));
+        let Some(amount) = amount(count?, period) else {
+            self.report.wrong(node.place, "no limit can be kept for so long", "write a smaller unit_multiplier");
             return None;
         };
-        let count = field(node, "requests_per_unit").map_or(Some(0), |node| number(node, 0..=u32::MAX, self.report))?;
-        let amount = amount(count, Duration::from_secs(seconds))?;
-        Some(Limits::Each(vec![LimitRule { name: name.map(Box::from), amount }]))
+        Some(Limits::Each(vec![LimitRule { name, amount }]))
     }
 
     fn unit(&mut self, node: &Node) -> Option<u64> {
@@ -249,6 +280,8 @@ impl Reader<'_, '_> {
         for node in list(replaces, "the limits that are replaced", self.report) {
             let name = field(node, "name").and_then(|node| text(node, "the name of a limit", self.report));
             match name {
+                // What is no map at all was reported.
+                _ if node.map().is_none() => {}
                 None | Some("") => self.report.wrong(node.place, "this names no limit to replace", "write `- name: …`"),
                 same if same == own => {
                     self.report.wrong(node.place, "a limit cannot replace itself", "name another one");
@@ -259,7 +292,12 @@ impl Reader<'_, '_> {
     }
 
     fn truth(&mut self, node: &Node, name: &str) -> bool {
-        field(node, name).and_then(|node| truth(node, self.report)).unwrap_or(false)
+        let Some(node) = field(node, name) else { return false };
+        let given = node.plain().unwrap_or_default();
+        if !TRUE.contains(&given) && !FALSE.contains(&given) {
+            self.report.wrong(node.place, "this is neither true nor false", "write `true` or `false`");
+        }
+        TRUE.contains(&given)
     }
 
     /// Limits are replaced by name, rules by theirs. Names that no limit has are replaced in vain, as there.
@@ -284,7 +322,7 @@ fn amount(count: u32, period: Duration) -> Option<Amount> {
 }
 
 /// What metrics call a descriptor: `key_value.key`.
-fn name_of(path: &[Step], step: &Step) -> String {
+fn metric(path: &[Step], step: &Step) -> String {
     let steps = path.iter().chain([step]);
     steps.map(|step| step.composite.as_str()).collect::<Vec<_>>().join(".")
 }

@@ -24,7 +24,7 @@
 //!
 //! let parts = [Part::Address(client), Part::Text(&path), Part::Text(&api_key), Part::Absent];
 //! let printed = Key::new(&parts).to_string();
-//! assert_eq!(printed, "2001:db8::, /api/v1/login, sha256:8ef1f0aafe1d3fb6ab37a6dffd8ebe29, -");
+//! assert_eq!(printed, "2001:db8::, /api/v1/login, sha256:984ca5162200734c592148f1820b7105, -");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

@@ -51,7 +51,7 @@ struct AttributeIndex {
 impl Index {
     /// Files rules that are given by their conditions, in order.
     pub(crate) fn new<'a>(rules: impl Iterator<Item = &'a [(u32, Condition)]> + Clone, attributes: usize) -> Index {
-        let mut shared: HashMap<Place<'_>, usize> = HashMap::new();
+        let mut shared: HashMap<Place<'_>, usize, foldhash::fast::RandomState> = HashMap::default();
         for place in rules.clone().flatten().filter_map(|(number, condition)| places(*number, condition)).flatten() {
             *shared.entry(place).or_default() += 1;
         }
@@ -71,11 +71,11 @@ impl Index {
     fn file(&mut self, place: &Place<'_>, rule: u32) {
         let (Place::Exact(number, ..) | Place::Beginning(number, ..) | Place::Network(number, ..)) = place;
         let Some(index) = self.attributes.get_mut(*number as usize) else { return };
-        match place {
-            Place::Exact(_, text) => index.exact.entry((*text).into()).or_default().push(rule),
+        let list = match place {
+            Place::Exact(_, text) => index.exact.entry((*text).into()).or_default(),
             Place::Beginning(_, text, depth) => {
                 index.depths |= 1 << depth;
-                index.beginnings.entry((*text).into()).or_default().push(rule);
+                index.beginnings.entry((*text).into()).or_default()
             }
             Place::Network(_, address, prefix) => {
                 let [v4, v6] = &mut index.prefixes;
@@ -83,19 +83,25 @@ impl Index {
                 if !prefixes.contains(prefix) {
                     prefixes.push(*prefix);
                 }
-                index.networks.entry((*address, *prefix)).or_default().push(rule);
+                index.networks.entry((*address, *prefix)).or_default()
             }
+        };
+        // Several patterns of a rule may have the same place, as `/v1/a*` and `/v1/b*` do.
+        if list.last() != Some(&rule) {
+            list.push(rule);
         }
     }
 
-    /// The rules that may apply, each once, in order.
-    pub(crate) fn candidates(&self, attributes: &Attributes<'_>) -> Candidates {
-        let mut found = Candidates::from_slice(&self.always);
-        let mut lists = usize::from(!found.is_empty());
+    /// Adds the rules that may apply, each once, in order, to an empty list.
+    #[inline]
+    pub(crate) fn candidates(&self, attributes: &Attributes<'_>, found: &mut Candidates) {
+        found.extend(self.always.iter().copied());
+        let mut lists = usize::from(!self.always.is_empty());
         for (number, attribute) in attributes.iter() {
             if let Some(index) = self.attributes.get(number as usize) {
                 index.look_up(attribute, |rules| {
-                    found.extend_from_slice(rules);
+                    // Mostly there is one.
+                    rules.iter().for_each(|rule| found.push(*rule));
                     lists += 1;
                 });
             }
@@ -104,11 +110,11 @@ impl Index {
             found.sort_unstable();
             found.dedup();
         }
-        found
     }
 }
 
 impl AttributeIndex {
+    #[inline]
     fn look_up(&self, attribute: &Attribute<'_>, mut found: impl FnMut(&[u32])) {
         if let Some(text) = attribute.text() {
             if !self.exact.is_empty()

@@ -42,6 +42,7 @@ mod overrides;
 mod pattern;
 mod print;
 mod request;
+mod schema;
 mod yaml;
 
 pub use attributes::Attributes;
@@ -52,3 +53,4 @@ pub use mistake::{Mistake, Mistakes, Source};
 pub use model::RuleSet;
 pub use pattern::{Glob, PathGlob, Pattern, Regex};
 pub use request::{Request, Value};
+pub use schema::json_schema;

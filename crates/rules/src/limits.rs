@@ -58,11 +58,12 @@ pub(crate) fn parse(text: &str) -> Result<Amount, Wrong> {
     };
     let start = quota.len() + rest.len().min("using".len());
     let mut options = Options { text, words: words(text, start), algorithm: "token-bucket" };
+    whole(quota)?;
+    if is_ban(quota) {
+        return ban(quota, rest);
+    }
     if !rest.is_empty() {
         options.take_algorithm()?;
-    }
-    if is_ban(quota) {
-        return ban(quota);
     }
     let amount = if options.algorithm == "calendar-window" {
         calendar(quota, &mut options)
@@ -73,15 +74,30 @@ pub(crate) fn parse(text: &str) -> Result<Amount, Wrong> {
     amount
 }
 
+/// A rate of less than one is written with a longer period.
+fn whole(quota: &str) -> Result<(), Wrong> {
+    let Some(number) = words(quota, 0).into_iter().next() else { return Ok(()) };
+    let text = part(quota, &number);
+    if text.starts_with(|c: char| c.is_ascii_digit()) && text.contains('.') {
+        return Err(wrong(number, "expected a whole number", "write it per longer time, as in \"1 per 2 seconds\""));
+    }
+    Ok(())
+}
+
+/// Whether the number is a zero, and nothing but a number.
 fn is_ban(quota: &str) -> bool {
-    let number: String = quota.trim_start().chars().take_while(|c| c.is_ascii_digit() || *c == '_').collect();
-    !number.is_empty() && number.chars().all(|c| c == '0' || c == '_')
+    let number = quota.split_whitespace().next().unwrap_or_default();
+    number.contains('0') && number.chars().all(|c| c == '0' || c == '_')
 }
 
 /// `0 per minute`: the unit matters only to those who are told.
-fn ban(quota: &str) -> Result<Amount, Wrong> {
+fn ban(quota: &str, algorithm: &str) -> Result<Amount, Wrong> {
+    if !algorithm.is_empty() {
+        let place = quota.len()..quota.len() + algorithm.trim_end().len();
+        return Err(wrong(place, "a ban has no algorithm", "leave this out"));
+    }
     let Some(per) = find_word(quota, "per") else {
-        return Err(wrong(0..quota.len(), "a ban has a unit, too", "write \"0 per second\""));
+        return Err(wrong(0..quota.trim_end().len(), "a ban has a unit, too", "write \"0 per second\""));
     };
     let duration = quota.get(per + 3..).unwrap_or_default();
     Ok(Amount::Banned { period: parse_duration(duration).map_err(at(per + 3))? })
@@ -237,7 +253,7 @@ impl Options<'_> {
         let known = ALGORITHMS.iter().find(|(name, _)| *name == self.algorithm).map_or(&[][..], |(_, options)| options);
         let help = match known {
             [] => format!("leave this out: {} takes no options", self.algorithm),
-            known => format!("{} takes {}", self.algorithm, known.join(" and ")),
+            known => format!("{} takes {}, each once", self.algorithm, known.join(" and ")),
         };
         Err(wrong(extra.clone(), "unexpected text after the algorithm", help))
     }
@@ -325,6 +341,8 @@ mod tests {
             ("5 per fortnight", 6..15, "write second, minute, hour, day or week"),
             ("5 per second using fixed-window wait 1s", 32..36, "leave this out: fixed-window takes no options"),
             ("5 per second using cycles wait", 26..30, "write a value after `wait`"),
+            ("0.5 per second", 0..3, "write it per longer time, as in \"1 per 2 seconds\""),
+            ("0 per second using cycles", 13..25, "leave this out"),
             ("5 per month using calendar-window at noon", 37..41, "write the distance to UTC, as in \"at +09:00\""),
         ] {
             let wrong = parse(text).unwrap_err();

@@ -6,11 +6,15 @@
 //! when each next asks.
 
 use crate::compiled::{CompiledLimit, CompiledNamespace, CompiledRule};
-use crate::model::{Amount, Rule, Selector};
-use sha2::{Digest, Sha256};
-use std::collections::{HashMap, HashSet};
+use crate::model::{Amount, Condition, Rule, Selector};
+use crate::pattern::Pattern;
+use siphasher::sip::SipHasher13;
+use std::hash::Hasher;
 use std::time::Duration;
 use tollgate_limit::{Limit, Time};
+
+type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
+type HashSet<K> = std::collections::HashSet<K, foldhash::fast::RandomState>;
 
 /// Predecessors beyond these are forgotten: nobody changes a limit that often within its memory.
 const MOST_PREDECESSORS: usize = 8;
@@ -37,36 +41,31 @@ pub(crate) struct Lineage<'a> {
 
 impl<'a> Lineage<'a> {
     pub(crate) fn new(namespace: &'a str, before: Option<&'a CompiledNamespace>, now: Time) -> Lineage<'a> {
-        Lineage { namespace, before, now, met: HashMap::new() }
+        Lineage { namespace, before, now, met: HashMap::default() }
     }
 
     /// What the buckets of a limit are known by. The same limit on the same clients for a second time has its
     /// own, or a request would pay twice into one bucket.
     pub(crate) fn id(&mut self, population: Population, whose: &str, amount: &Amount) -> u64 {
-        let id = hash(&[self.namespace, &population.0.to_string(), whose, &amount.to_string()]);
+        let mut id = Id::default();
+        id.add(self.namespace).add_number(population.0).add(whose).add(&amount.to_string());
+        let id = id.finish();
         let times = self.met.entry(id).or_default();
         *times += 1;
-        if *times == 1 { id } else { hash(&[&id.to_string(), &times.to_string()]) }
+        if *times == 1 { id } else { Id::default().add_number(id).add_number(*times).finish() }
     }
 
-    /// Tells new limits which ones they replace: those of the rule of the same name, or of the rule that counted
-    /// the same clients.
+    /// Tells new limits which ones they replace: those of the rule's [ancestor](ancestors).
     pub(crate) fn inherit(&self, rules: &[CompiledRule], limits: &mut [CompiledLimit]) {
         let Some(before) = self.before else { return };
-        let by_name: HashMap<&str, &CompiledRule> =
-            before.rules().iter().map(|rule| (&*rule.rule().name, rule)).collect();
-        let by_population: HashMap<Population, &CompiledRule> =
-            before.rules().iter().map(|rule| (rule.population(), rule)).collect();
         let known: HashMap<u64, &CompiledLimit> = before.limits().iter().map(|limit| (limit.id, limit)).collect();
         let living: HashSet<u64> = limits.iter().map(|limit| limit.id).collect();
-        for rule in rules {
-            let same_key = |old: &&&CompiledRule| old.rule().key == rule.rule().key;
-            let old = by_name.get(&*rule.rule().name).filter(same_key);
-            let old = old.or_else(|| by_population.get(&rule.population()));
-            let numbers = old.into_iter().flat_map(|old| old.all_limits());
-            let mut ended: Vec<&CompiledLimit> =
-                numbers.filter_map(|number| before.limit(number)).filter(|limit| !living.contains(&limit.id)).collect();
-            for number in rule.all_limits() {
+        for (rule, old) in rules.iter().zip(ancestors(before.rules(), rules)) {
+            let mut ended: Vec<&CompiledLimit> = in_order(old)
+                .filter_map(|number| before.limit(number))
+                .filter(|old| !living.contains(&old.id))
+                .collect();
+            for number in in_order(Some(rule)) {
                 let Some(limit) = limits.get_mut(number as usize) else { continue };
                 limit.predecessors = match known.get(&limit.id) {
                     Some(same) => self.still_remembered(&same.predecessors),
@@ -76,13 +75,14 @@ impl<'a> Lineage<'a> {
         }
     }
 
-    /// The ended limit that a new one replaces: the one of the most similar period.
+    /// The ended limit that a new one replaces: of those for the same clients, the one of the most similar period.
     fn succeed(&self, limit: &CompiledLimit, ended: &mut Vec<&CompiledLimit>) -> Vec<Predecessor> {
-        let distance = |old: &&CompiledLimit| match (period(&old.amount), period(&limit.amount)) {
+        let distance = |old: &CompiledLimit| match (period(&old.amount), period(&limit.amount)) {
             (Some(old), Some(new)) => old.abs_diff(new),
             _ => Duration::MAX,
         };
-        let closest = ended.iter().enumerate().min_by_key(|(_, old)| distance(old)).map(|(index, _)| index);
+        let same = ended.iter().enumerate().filter(|(_, old)| old.whose == limit.whose);
+        let closest = same.min_by_key(|(_, old)| distance(old)).map(|(index, _)| index);
         let Some(old) = closest.map(|index| ended.remove(index)) else { return Vec::new() };
         let mut inherited = self.still_remembered(&old.predecessors);
         inherited.retain(|predecessor| predecessor.id != limit.id);
@@ -102,6 +102,37 @@ impl<'a> Lineage<'a> {
     }
 }
 
+/// Which rule of the set before each new one takes the place of: the one that counted the same clients, at best under
+/// the same name; or else the one of the same name, if it told clients apart alike. None has two heirs.
+fn ancestors<'a>(before: &'a [CompiledRule], rules: &[CompiledRule]) -> Vec<Option<&'a CompiledRule>> {
+    let mut by_name: HashMap<&str, &CompiledRule> = before.iter().map(|old| (&*old.rule().name, old)).collect();
+    let mut by_population: HashMap<Population, Vec<&CompiledRule>> = HashMap::default();
+    let mut found = vec![None; rules.len()];
+    for (found, rule) in found.iter_mut().zip(rules) {
+        *found = by_name.get(&*rule.rule().name).copied().filter(|old| old.population() == rule.population());
+        found.map(|old| by_name.remove(&*old.rule().name));
+    }
+    // Those that have no heir yet.
+    before.iter().rev().filter(|old| by_name.contains_key(&*old.rule().name)).for_each(|old| {
+        by_population.entry(old.population()).or_default().push(old);
+    });
+    for (found, rule) in found.iter_mut().zip(rules).filter(|(found, _)| found.is_none()) {
+        *found = by_population.get_mut(&rule.population()).and_then(Vec::pop);
+        found.map(|old| by_name.remove(&*old.rule().name));
+    }
+    for (found, rule) in found.iter_mut().zip(rules).filter(|(found, _)| found.is_none()) {
+        *found = by_name.get(&*rule.rule().name).copied().filter(|old| old.rule().key == rule.rule().key);
+    }
+    found
+}
+
+/// The numbers of all limits of a rule, as they are written.
+fn in_order(rule: Option<&CompiledRule>) -> impl Iterator<Item = u32> {
+    let mut numbers: Vec<u32> = rule.into_iter().flat_map(CompiledRule::all_limits).collect();
+    numbers.sort_unstable();
+    numbers.into_iter()
+}
+
 fn period(amount: &Amount) -> Option<Duration> {
     match amount {
         Amount::Banned { .. } => None,
@@ -115,26 +146,69 @@ pub(crate) struct Population(u64);
 
 impl Population {
     pub(crate) fn of(rule: &Rule) -> Population {
-        let text = match &rule.selector {
+        let mut id = Id::default();
+        match &rule.selector {
             Selector::Match(conditions) => {
-                let mut conditions: Vec<String> = conditions.iter().map(|condition| format!("{condition:?}")).collect();
-                conditions.sort_unstable();
-                format!("{conditions:?} {:?}", rule.key)
+                let mut conditions: Vec<_> = conditions.iter().collect();
+                conditions.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+                conditions.into_iter().for_each(|(name, condition)| {
+                    add_condition(id.add(name), condition);
+                });
+                rule.key.iter().for_each(|name| {
+                    id.add(name);
+                });
             }
-            Selector::Descriptor(entries) => format!("{entries:?}"),
-        };
-        Population(hash(&[&text]))
+            Selector::Descriptor(entries) => entries.iter().for_each(|entry| {
+                let value = entry.value.as_deref();
+                id.add(&entry.key).add(value.unwrap_or_default());
+                id.add_number(u64::from(value.is_some()) << 1 | u64::from(entry.shared));
+            }),
+        }
+        Population(id.finish())
     }
 }
 
-/// The same on every host and in every version.
-fn hash(parts: &[&str]) -> u64 {
-    let mut hasher = Sha256::new();
-    for part in parts {
-        hasher.update((part.len() as u64).to_le_bytes());
-        hasher.update(part);
+fn add_condition(id: &mut Id, condition: &Condition) {
+    let (kind, patterns) = match condition {
+        Condition::AnyOf(patterns) => (0, patterns.as_slice()),
+        Condition::NoneOf(patterns) => (1, patterns.as_slice()),
+        Condition::Present => (2, [].as_slice()),
+        Condition::Absent => (3, [].as_slice()),
+    };
+    id.add_number(kind).add_number(patterns.len() as u64);
+    for pattern in patterns {
+        match pattern {
+            Pattern::Exact(text) => id.add_number(0).add(text),
+            Pattern::Glob(glob) => id.add_number(1).add(glob.text()),
+            Pattern::Path(glob) => id.add_number(2).add(glob.text()),
+            Pattern::Network(network) => id.add_number(3).add(&network.to_string()),
+            Pattern::Regex(regex) => id.add_number(4).add(regex.text()),
+        };
     }
-    let mut first = [0; 8];
-    first.iter_mut().zip(hasher.finalize()).for_each(|(to, from)| *to = from);
-    u64::from_le_bytes(first)
+}
+
+/// A hash that is the same on every host and in every version.
+struct Id(SipHasher13);
+
+impl Default for Id {
+    fn default() -> Id {
+        Id(SipHasher13::new())
+    }
+}
+
+impl Id {
+    fn add(&mut self, text: &str) -> &mut Id {
+        self.0.write(&(text.len() as u64).to_le_bytes());
+        self.0.write(text.as_bytes());
+        self
+    }
+
+    fn add_number(&mut self, number: u64) -> &mut Id {
+        self.0.write(&number.to_le_bytes());
+        self
+    }
+
+    fn finish(&self) -> u64 {
+        self.0.finish()
+    }
 }

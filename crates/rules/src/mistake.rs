@@ -12,6 +12,12 @@ const PRINTED: usize = 50;
 /// The longest piece of a line that is quoted.
 const QUOTED: usize = 160;
 
+/// What the regular expressions of one source may be compiled to.
+const MEMORY: usize = 128 << 20;
+
+/// Names that a wrong one is compared with.
+const MOST_COMPARED: usize = 2_000;
+
 /// A text with the name that its mistakes are reported under, usually that of a file.
 #[derive(Clone, Debug)]
 pub struct Source {
@@ -37,25 +43,44 @@ impl Source {
         &self.text
     }
 
-    /// One line, from one, with nothing in it that would garble a terminal. Each character stays one column wide.
-    fn quote(&self, line: u32) -> Box<str> {
-        let lines = self.lines.get_or_init(|| {
-            let ends = self.text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
-            std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect()
-        });
+    /// One line, from one.
+    fn line(&self, line: u32) -> &str {
+        let lines = self.lines.get_or_init(|| line_starts(&self.text));
         let start = lines.get((line as usize).saturating_sub(1)).copied().unwrap_or(self.text.len());
-        let line = self.text.get(start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
+        self.text.get(start..).and_then(|rest| rest.split(['\n', '\r']).next()).unwrap_or_default()
+    }
+
+    /// Whether a text stands there just like this.
+    pub(crate) fn has(&self, text: &str, place: Place) -> bool {
+        let mut there = self.line(place.line).chars().skip((place.column as usize).saturating_sub(1));
+        text.chars().all(|c| there.next() == Some(c))
+    }
+
+    /// The beginning of a line, with nothing in it that would garble a terminal. Each character stays one column wide.
+    fn quote(&self, line: u32) -> Box<str> {
         let harmless = |c: char| match c {
             '\t' => ' ',
             c if c.is_control() => '\u{fffd}',
             c => c,
         };
-        line.chars().take(QUOTED).map(harmless).collect()
+        self.line(line).chars().take(QUOTED).map(harmless).collect()
     }
 }
 
+/// Where lines begin, as YAML counts them: after a line feed, a carriage return, or both. A byte order mark is in no line.
+fn line_starts(text: &str) -> Vec<usize> {
+    let first = text.len() - text.trim_start_matches('\u{feff}').len();
+    let bytes = text.as_bytes();
+    let ends = bytes.iter().enumerate().filter(|(at, byte)| match byte {
+        b'\n' => true,
+        b'\r' => bytes.get(at + 1) != Some(&b'\n'),
+        _ => false,
+    });
+    std::iter::once(first).chain(ends.map(|(at, _)| at + 1)).collect()
+}
+
 /// Where something stands in a source: lines and columns count from one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub(crate) line: u32,
     pub(crate) column: u32,
@@ -114,8 +139,8 @@ impl fmt::Display for Mistake {
         let Place { line, column, width } = self.place;
         let margin = line.to_string().len();
         let before = (column as usize).saturating_sub(1);
-        let room = self.quoted.chars().count().saturating_sub(before).max(1);
-        let underlined = (width as usize).clamp(1, room);
+        let meant: String = self.quoted.chars().skip(before).take(width as usize).collect();
+        let underlined = meant.trim_end().chars().count().max(1);
         writeln!(f, "error: {}", self.problem)?;
         writeln!(f, "{:margin$}--> {}:{line}:{column}", "", self.file)?;
         writeln!(f, "{:margin$} |", "")?;
@@ -136,7 +161,7 @@ pub struct Mistakes {
 }
 
 impl Mistakes {
-    /// The mistakes in order, or the first thousand of them.
+    /// The mistakes in the order of the sources and their lines. Of more than a thousand, only so many are kept.
     pub fn iter(&self) -> impl Iterator<Item = &Mistake> {
         self.kept.iter()
     }
@@ -151,13 +176,7 @@ impl Mistakes {
         self.total == 0
     }
 
-    pub(crate) fn add(
-        &mut self,
-        source: &Source,
-        place: Place,
-        problem: impl Into<Box<str>>,
-        help: impl Into<Box<str>>,
-    ) {
+    fn add(&mut self, source: &Source, place: Place, problem: impl Into<Box<str>>, help: impl Into<Box<str>>) {
         self.total += 1;
         if self.kept.len() < KEPT {
             let (problem, help) = (problem.into(), help.into());
@@ -187,30 +206,67 @@ impl std::error::Error for Mistakes {}
 pub(crate) struct Report<'a> {
     pub(crate) source: &'a Source,
     mistakes: &'a mut Mistakes,
+    /// Those before are other sources'.
+    start: usize,
+    /// What the regular expressions of this source may still be compiled to.
+    memory: usize,
 }
 
 impl<'a> Report<'a> {
     pub(crate) fn new(source: &'a Source, mistakes: &'a mut Mistakes) -> Report<'a> {
-        Report { source, mistakes }
+        let start = mistakes.kept.len();
+        Report { source, mistakes, start, memory: MEMORY }
+    }
+
+    /// Whether nobody reads what is added: help that is hard to find is not looked for any more.
+    pub(crate) fn is_long(&self) -> bool {
+        self.mistakes.total >= PRINTED
     }
 
     pub(crate) fn wrong(&mut self, place: Place, problem: impl Into<Box<str>>, help: impl Into<Box<str>>) {
         self.mistakes.add(self.source, place, problem, help);
     }
+
+    pub(crate) fn has_memory_left(&self) -> bool {
+        self.memory > 0
+    }
+
+    pub(crate) fn use_memory(&mut self, bytes: usize) {
+        self.memory = self.memory.saturating_sub(bytes);
+    }
+}
+
+/// Mistakes are found in the order in which things are looked at, and read in that of the lines.
+impl Drop for Report<'_> {
+    fn drop(&mut self) {
+        let mut found = self.mistakes.kept.split_off(self.start);
+        let all = found.len();
+        found.sort_by_key(|mistake| (mistake.place.line, mistake.place.column));
+        // What stands behind an anchor is looked at wherever it is meant.
+        found.dedup();
+        self.mistakes.total -= all - found.len();
+        self.mistakes.kept.append(&mut found);
+    }
 }
 
 /// The known name that a wrong one was probably meant to be.
 pub(crate) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let name = name.to_ascii_lowercase().replace('_', "-");
-    let close = |known: &&str| {
-        let distance = edits(&name, &known.replace('_', "-"));
-        (distance <= 1 + known.len() / 4).then_some(distance)
-    };
     if name.len() > 64 {
         return None;
     }
+    let name = name.to_ascii_lowercase().replace('_', "-");
+    let close = |known: &&str| {
+        let most = 1 + known.len() / 4;
+        let distance = if name.len().abs_diff(known.len()) > 4 * most {
+            usize::MAX
+        } else {
+            edits(&name, &known.replace('_', "-"))
+        };
+        (distance <= most).then_some(distance)
+    };
     known
         .into_iter()
+        .take(MOST_COMPARED)
         .filter_map(|known| Some((close(&known)?, known)))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, k)| k)

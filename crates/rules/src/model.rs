@@ -148,6 +148,7 @@ pub struct LimitRule {
 
 /// How much, by which algorithm.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "hardly any limit is a ban, and a box would be one more place to look")]
 pub enum Amount {
     /// Nothing passes.
     Banned {

@@ -6,9 +6,10 @@ use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input, MatchKind};
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// The most memory that one regular expression may be compiled to.
-const LARGEST_REGEX: usize = 2 << 20;
+pub(crate) const LARGEST_REGEX: usize = 2 << 20;
 
 /// What a single value has to look like.
 #[derive(Clone, Debug, PartialEq)]
@@ -186,7 +187,7 @@ impl Segment {
 #[derive(Clone)]
 pub struct Regex {
     text: Box<str>,
-    automaton: dense::DFA<Vec<u32>>,
+    automaton: Arc<dense::DFA<Vec<u32>>>,
 }
 
 impl Regex {
@@ -204,9 +205,9 @@ impl Regex {
             .configure(config)
             .syntax(syntax::Config::new().nest_limit(64))
             .thompson(regex_automata::nfa::thompson::Config::new().nfa_size_limit(Some(LARGEST_REGEX)))
-            .build(&format!("(?:{text})$"))
+            .build(text)
             .map_err(|error| explain(&error))?;
-        Ok(Regex { text: text.into(), automaton })
+        Ok(Regex { text: text.into(), automaton: Arc::new(automaton) })
     }
 
     /// As it was written.
@@ -214,10 +215,16 @@ impl Regex {
         &self.text
     }
 
+    /// How much memory it takes.
+    pub(crate) fn size(&self) -> usize {
+        self.automaton.memory_usage()
+    }
+
     /// Whether all of the value matches.
     pub fn matches(&self, value: &str) -> bool {
         let input = Input::new(value).anchored(Anchored::Yes);
-        matches!(self.automaton.try_search_fwd(&input), Ok(Some(_)))
+        // All matches are followed, so the one that is found is the longest.
+        matches!(self.automaton.try_search_fwd(&input), Ok(Some(found)) if found.offset() == value.len())
     }
 }
 
@@ -228,7 +235,14 @@ fn explain(error: &dense::BuildError) -> String {
         reason = source;
     }
     let text = reason.to_string();
-    text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it is too large").trim().to_owned()
+    if error.is_size_limit_exceeded() || text.contains("exceeded limit") {
+        return "it is too large: repeat less, or write `[0-9]` for `\\d` and `[a-z]` for `\\w`".to_owned();
+    }
+    if text.contains("Unicode word boundaries") {
+        return r"write `(?-u:\b)` for `\b`".to_owned();
+    }
+    let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
 impl PartialEq for Regex {
@@ -293,7 +307,9 @@ mod tests {
         let regex = Regex::new("v[0-9]+|beta").unwrap();
         assert!(regex.matches("v12") && regex.matches("beta"));
         assert!(!regex.matches("v12x") && !regex.matches("xbeta") && !regex.matches(""));
-        assert!(Regex::new("(").is_err());
+        assert!(Regex::new("a|ab").unwrap().matches("ab") && Regex::new("(?x) a b # and so on").unwrap().matches("ab"));
+        assert!(Regex::new("").unwrap().matches("") && !Regex::new("").unwrap().matches("a"));
+        assert!(Regex::new("(").is_err() && Regex::new("a)|(?:b").is_err());
         assert!(Regex::new("(?:a{0,1000}){0,1000}").is_err());
     }
 

@@ -10,7 +10,7 @@ use crate::model::{
 };
 use crate::pattern::Pattern;
 use serde_json::{Map, Value, json};
-use std::fmt::Write;
+use std::fmt::{self, Display, Write};
 
 impl RuleSet {
     /// Writes the rules as YAML, one document for each namespace, without what goes without saying.
@@ -59,52 +59,67 @@ fn line(out: &mut String, indent: &str, name: &str, value: &Value) {
 
 fn rule(out: &mut String, rule: &Rule) {
     line(out, "  - ", "name", &(*rule.name).into());
-    for (name, value) in rule_fields(rule) {
-        line(out, "    ", name, &value);
+    let mut add = |name, differs: bool, value: &dyn Display| {
+        if differs {
+            let _ = writeln!(out, "    {name}: {value}");
+        }
+    };
+    selection(rule, &mut add);
+    amounts(rule, &mut add);
+    add("cost", rule.cost != Cost::Asked, &cost(&rule.cost));
+    add("priority", rule.priority != 0, &rule.priority);
+    add("then", rule.then != Then::default(), &name_of(&names::THEN, &rule.then));
+    add("over", rule.over != Over::DEFAULT, &over(rule.over));
+    add("on_failure", rule.on_failure != OnFailure::default(), &name_of(&names::ON_FAILURE, &rule.on_failure));
+    add("shared", rule.shared != Shared::default(), &name_of(&names::SHARED, &rule.shared));
+    if let Some(headers) = &rule.headers {
+        add("headers", true, &name_of(&Dialect::NAMES, headers));
+    }
+    add("replaces", !rule.replaces.is_empty(), &texts(&rule.replaces));
+    add("quota_mode", rule.quota_mode, &true);
+    if let Some(metadata) = &rule.metadata {
+        add("metadata", true, metadata);
     }
 }
 
-/// The fields of a rule that differ from what goes without saying, in the order in which they are read best.
-fn rule_fields(rule: &Rule) -> Vec<(&'static str, Value)> {
-    let mut fields: Vec<(&'static str, Value)> = Vec::new();
-    let mut add = |name, differs: bool, value: Value| {
-        if differs {
-            fields.push((name, value));
-        }
-    };
-    add("description", rule.description.is_some(), rule.description.as_deref().into());
+/// Which requests, and who shares a bucket.
+fn selection(rule: &Rule, add: &mut impl FnMut(&'static str, bool, &dyn Display)) {
+    if let Some(description) = &rule.description {
+        add("description", true, &Value::from(&**description));
+    }
     match &rule.selector {
         Selector::Match(conditions) => {
-            add(
-                "match",
-                !conditions.is_empty(),
-                conditions.iter().map(|(name, c)| (name.to_string(), condition(name, c))).collect(),
-            );
-            add("key", true, rule.key.iter().map(|name| &**name).collect());
+            let each = conditions.iter().map(|(name, c)| (&**name, condition(name, c)));
+            add("match", !conditions.is_empty(), &InOrder(each.collect()));
+            add("key", true, &texts(&rule.key));
         }
-        Selector::Descriptor(entries) => add("descriptor", true, entries.iter().map(entry).collect()),
+        Selector::Descriptor(entries) => add("descriptor", true, &entries.iter().map(entry).collect::<Value>()),
     }
-    add("limits", true, limits(&rule.limits));
+}
+
+/// How much for whom.
+fn amounts(rule: &Rule, add: &mut impl FnMut(&'static str, bool, &dyn Display)) {
+    add("limits", true, &limits(&rule.limits));
     if let Some(tiers) = &rule.tiers {
-        let by_value: Map<String, Value> =
-            tiers.tiers.iter().map(|(name, tier)| (name.to_string(), limits(tier))).collect();
-        add("tiers", true, json!({ &*tiers.attribute: by_value }));
+        let by_value = InOrder(tiers.tiers.iter().map(|(name, tier)| (&**name, limits(tier))).collect());
+        add("tiers", true, &InOrder(vec![(&*tiers.attribute, by_value)]));
     }
-    let overrides = rule.overrides.iter().map(|one| client_limits(&rule.key, one)).collect();
-    add("overrides", !rule.overrides.is_empty(), overrides);
-    add("cost", rule.cost != Cost::Asked, cost(&rule.cost));
-    add("priority", rule.priority != 0, rule.priority.into());
-    add("then", rule.then != Then::default(), name_of(&names::THEN, &rule.then).into());
-    add("over", rule.over != Over::DEFAULT, over(rule.over).into());
-    add("on_failure", rule.on_failure != OnFailure::default(), name_of(&names::ON_FAILURE, &rule.on_failure).into());
-    add("shared", rule.shared != Shared::default(), name_of(&names::SHARED, &rule.shared).into());
-    if let Some(headers) = &rule.headers {
-        add("headers", true, name_of(&Dialect::NAMES, headers).into());
+    let overrides: Value = rule.overrides.iter().map(|one| client_limits(&rule.key, one)).collect();
+    add("overrides", !rule.overrides.is_empty(), &overrides);
+}
+
+fn texts(texts: &[Box<str>]) -> Value {
+    texts.iter().map(|text| &**text).collect()
+}
+
+/// A map in the order in which it was written.
+struct InOrder<'a, T>(Vec<(&'a str, T)>);
+
+impl<T: Display> Display for InOrder<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fields = self.0.iter().map(|(name, value)| format!("{}: {value}", Value::from(*name)));
+        write!(f, "{{{}}}", fields.collect::<Vec<_>>().join(", "))
     }
-    add("replaces", !rule.replaces.is_empty(), rule.replaces.iter().map(|name| &**name).collect());
-    add("quota_mode", rule.quota_mode, true.into());
-    add("metadata", rule.metadata.is_some(), rule.metadata.clone().unwrap_or_default());
-    fields
 }
 
 fn condition(attribute: &str, condition: &Condition) -> Value {
@@ -113,8 +128,7 @@ fn condition(attribute: &str, condition: &Condition) -> Value {
         Condition::Absent => json!({ "present": false }),
         Condition::NoneOf(patterns) => json!({ "not": patterns.iter().map(pattern_text).collect::<Vec<_>>() }),
         Condition::AnyOf(patterns) => {
-            let texts: Vec<&Pattern> = patterns.iter().collect();
-            let values: Vec<String> = texts.iter().map(|pattern| pattern_text(pattern)).collect();
+            let values: Vec<String> = patterns.iter().map(pattern_text).collect();
             match kind(attribute, patterns) {
                 Some(kind) => json!({ kind: values }),
                 None => one_or_all(values),

@@ -20,7 +20,7 @@ pub enum Step {
 /// for nothing, so bring an answer, if only that there is none.
 #[must_use = "bring the answer with `Engine::finish`, if only `Answer::Failed`"]
 pub struct Pending {
-    plan: Plan,
+    verdict: Verdict,
     questions: Vec<Question>,
 }
 
@@ -61,23 +61,29 @@ impl Engine {
     /// to get one, is brought back to [`finish`](Self::finish).
     pub fn begin(&self, request: &Request<'_>, now: Time) -> Step {
         let parts = std::slice::from_ref(request);
-        let mut plan = Plan::new(self.rules.load(), &self.table, parts);
-        let questions = questions(&plan, parts);
-        if questions.is_empty() {
-            plan.take(&self.table, Taking::Pay, now);
-            return Step::Done(self.seal(plan, parts));
+        let mut verdict = Verdict::open(self.rules.load());
+        verdict.plan.find(&self.table, parts);
+        let questions = questions(&verdict.plan, parts);
+        for question in &questions {
+            if let Some(check) = verdict.plan.checks.get_mut(question.check) {
+                check.is_open = true;
+            }
         }
-        plan.checks.iter_mut().filter(|check| check.is_asked).for_each(|check| check.is_open = true);
-        plan.take(&self.table, Taking::Pay, now);
-        if plan.is_refused() {
-            return Step::Done(self.seal(plan, parts));
+        // What has to wait for an answer may be given back later, as far as time has not done so already.
+        let taking = if questions.is_empty() { Taking::Pay } else { Taking::Book };
+        verdict.plan.take(&self.table, taking, now);
+        if questions.is_empty() || verdict.plan.is_refused() {
+            self.seal(&mut verdict, parts);
+            return Step::Done(verdict);
         }
-        Step::Ask(Pending { plan: plan.for_long(), questions })
+        verdict.plan.hold_rules();
+        Step::Ask(Pending { verdict, questions })
     }
 
     /// Finishes a decision with what came of asking. Answers that are missing count as failed.
     pub fn finish(&self, pending: Pending, request: &Request<'_>, answer: &Answer, now: Time) -> Verdict {
-        let Pending { mut plan, questions } = pending;
+        let Pending { mut verdict, questions } = pending;
+        let plan = &mut verdict.plan;
         let answers = match answer {
             Answer::Decided(decisions) => decisions.as_slice(),
             Answer::Failed => &[],
@@ -93,7 +99,8 @@ impl Engine {
         if plan.is_refused() {
             plan.give_back_all(&self.table, now);
         }
-        self.seal(plan, std::slice::from_ref(request))
+        self.seal(&mut verdict, std::slice::from_ref(request));
+        verdict
     }
 }
 

@@ -2,7 +2,7 @@
 //! back if a race makes one refuse after all.
 
 use super::rules::Rules;
-use super::verdict::{Action, Checked, Reason, Verdict, refusal};
+use super::verdict::{Action, Checked, Reason, quotas_refuse, refusal};
 use crate::stats::{KeyName, Use};
 use arc_swap::Guard;
 use smallvec::SmallVec;
@@ -10,9 +10,9 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_limit::{Decision, Limit, Op, Outcome, Reservation, Retry, Table, Time};
-use tollgate_rules::identity::Key;
+use tollgate_rules::identity::{Key, Part};
 use tollgate_rules::model::{Amount, Cost, NoMatch, OnFailure, Over, Rule, Shared};
-use tollgate_rules::{CompiledLimit, CompiledLimits, CompiledNamespace, Request};
+use tollgate_rules::{Attributes, CompiledLimit, CompiledLimits, CompiledNamespace, Request};
 
 /// Where a client's state is kept: the limit's id and the key's fingerprint.
 pub(super) type Bucket = (u64, u64);
@@ -45,38 +45,76 @@ pub(super) enum Taking {
 
 /// What applies to a request, and what came of it so far.
 pub(super) struct Plan {
-    rules: Guard<Arc<Rules>>,
+    pub(super) rules: Guard<Arc<Rules>>,
     pub(super) checks: SmallVec<[Checked; 4]>,
     /// Rules that apply and limit nothing: namespace, rule and client.
     free: SmallVec<[(u32, u32, u64); 1]>,
-    unlimited: Option<(u32, u32)>,
+    /// A rule that applies and says that nothing is limited.
+    pub(super) unlimited: Option<(u32, u32)>,
     /// What to do where no limit applies.
     otherwise: (Action, Reason),
-    reservations: SmallVec<[Booked; 0]>,
+    pub(super) reservations: SmallVec<[Booked; 0]>,
+    /// What there was no room for when it was given back.
+    pub(super) unreturned: Vec<Unreturned>,
+}
+
+/// Tokens that a bucket did not take back: most likely they went on to another one, as its limit was replaced.
+pub(super) struct Unreturned {
+    bucket: Bucket,
+    tokens: u64,
+    now: Time,
+}
+
+impl Unreturned {
+    /// Gives the tokens to the limit that has taken over what was in the bucket, if there is one, and keeps what that
+    /// does not take, either.
+    pub(super) fn give_back(&mut self, rules: &Rules, table: &Table) {
+        let (id, client) = self.bucket;
+        let is_heir = |limit: &&CompiledLimit| limit.id == id || limit.predecessors.iter().any(|old| old.id == id);
+        let heir = rules.compiled.namespaces().iter().flat_map(CompiledNamespace::limits).find(is_heir);
+        if let Some(limit) = heir
+            && let Amount::Limit { limit: amount, .. } = &limit.amount
+        {
+            carry_over(limit, amount, client, table, self.now);
+            let taken = table.put_back(&(limit.id, client), amount, self.tokens, self.now).granted;
+            self.tokens = self.tokens.saturating_sub(taken);
+        }
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        self.tokens == 0
+    }
 }
 
 impl Plan {
-    /// Finds out what applies.
-    #[inline]
-    pub(super) fn new(rules: Guard<Arc<Rules>>, table: &Table, parts: &[Request<'_>]) -> Plan {
-        let mut finder = Finder {
-            rules: &rules,
-            table,
+    /// Nothing applies yet.
+    #[inline(always)]
+    pub(super) fn new(rules: Guard<Arc<Rules>>) -> Plan {
+        Plan {
+            rules,
             checks: SmallVec::new(),
             free: SmallVec::new(),
             unlimited: None,
             otherwise: (Action::Allow, Reason::UnknownNamespace),
-        };
+            reservations: SmallVec::new(),
+            unreturned: Vec::new(),
+        }
+    }
+
+    /// Finds out what applies.
+    #[inline]
+    pub(super) fn find(&mut self, table: &Table, parts: &[Request<'_>]) {
+        let Plan { rules, checks, free, unlimited, otherwise, .. } = self;
+        let mut finder = Finder { rules, table, checks, free, unlimited, otherwise, has_replacing: false };
         parts.iter().enumerate().for_each(|(part, request)| finder.add(part, request));
-        finder.drop_replaced();
-        let Finder { checks, free, unlimited, otherwise, .. } = finder;
-        Plan { rules, checks, free, unlimited, otherwise, reservations: SmallVec::new() }
+        if finder.has_replacing {
+            finder.drop_replaced();
+        }
     }
 
     /// Keeps the rules from being freed without keeping others from loading them quickly.
-    pub(super) fn for_long(mut self) -> Plan {
-        self.rules = Guard::from_inner(Guard::into_inner(self.rules));
-        self
+    pub(super) fn hold_rules(&mut self) {
+        self.rules = Guard::from_inner(Arc::clone(&self.rules));
     }
 
     /// Whether no limit needs to be looked at to know the answer.
@@ -102,6 +140,10 @@ impl Plan {
             self.look(table, now);
             if self.is_refused() {
                 return self.count_refusals(table, now);
+            }
+            // Who waits for one limit may leave, and then gets back what the others took.
+            if self.checks.iter().any(|check| !check.decision.wait().is_zero()) {
+                return self.take_each(table, Taking::Book, now);
             }
         }
         self.take_each(table, taking, now);
@@ -132,7 +174,11 @@ impl Plan {
                 && let Some((limit, amount)) = local(&self.rules, check)
             {
                 let outcome = check.decision.outcome;
-                check.decision = table.decide(&bucket(limit, check), amount, Op::Refund(taken), now);
+                check.decision = table.put_back(&bucket(limit, check), amount, taken, now);
+                let missing = taken - check.decision.granted.min(taken);
+                if missing > 0 {
+                    self.unreturned.push(Unreturned { bucket: bucket(limit, check), tokens: missing, now });
+                }
                 (check.decision.outcome, check.decision.granted) = (outcome, 0);
             }
         }
@@ -155,9 +201,15 @@ impl Plan {
         for index in 0..self.checks.len() {
             let Some(check) = self.checks.get(index) else { continue };
             let counts = local(&self.rules, check).is_some_and(|(_, limit)| limit.counts_refusals());
-            if counts && !check.decision.is_allowed() {
-                self.take_one(index, table, Taking::Pay, now);
-                self.give_back(index + 1, table, now);
+            let refused = check.decision.outcome;
+            if !counts || check.decision.is_allowed() {
+                continue;
+            }
+            self.take_one(index, table, Taking::Pay, now);
+            self.give_back(index + 1, table, now);
+            // It may have room by now, but nothing was paid.
+            if let Some(check) = self.checks.get_mut(index).filter(|check| check.decision.is_allowed()) {
+                check.decision.outcome = refused;
             }
         }
     }
@@ -171,10 +223,8 @@ impl Plan {
         }
         carry_over(limit, amount, check.client, table, now);
         check.decision = table.decide(&bucket(limit, check), amount, Op::Peek(check.cost), now);
-        if let Outcome::Refused(Retry::After(wait)) = check.decision.outcome
-            && wait <= patience(rules, check)
-        {
-            check.decision.outcome = Outcome::AllowedAfter(wait);
+        if let Some(wait) = patience(rules, check) {
+            check.decision.outcome = queued(check.decision.outcome, amount, check.cost, wait);
         }
     }
 
@@ -187,7 +237,8 @@ impl Plan {
             return;
         }
         carry_over(limit, amount, check.client, table, now);
-        let (bucket, wait) = (bucket(limit, check), patience(rules, check));
+        let bucket = bucket(limit, check);
+        let wait = patience(rules, check).unwrap_or_else(|| amount.patience(check.cost, None));
         if taking == Taking::Pay && wait.is_zero() {
             check.decision = table.decide(&bucket, amount, Op::Take(check.cost), now);
             return;
@@ -195,8 +246,10 @@ impl Plan {
         match table.reserve(&bucket, amount, (check.cost, wait), now) {
             Ok(reservation) => {
                 check.decision = reservation.decision();
-                let is_estimate = rule(rules, check).is_some_and(|rule| rule.cost == Cost::Asked);
-                reservations.push(Booked { bucket, limit: *amount, reservation, is_estimate, check: index });
+                if taking == Taking::Book || !reservation.wait().is_zero() {
+                    let is_estimate = rule(rules, check).is_some_and(|rule| rule.cost == Cost::Asked);
+                    reservations.push(Booked { bucket, limit: *amount, reservation, is_estimate, check: index });
+                }
             }
             Err(refused) => check.decision = refused,
         }
@@ -205,29 +258,32 @@ impl Plan {
     /// Whether what was found out so far means a refusal.
     #[inline]
     pub(super) fn is_refused(&self) -> bool {
-        let mut quota_mode = self.checks.iter().filter(|check| check.is_quota_mode && !check.is_shadow).peekable();
-        let quotas_refuse = quota_mode.peek().is_some() && quota_mode.all(|check| !check.decision.is_allowed());
-        let plain = self.checks.iter().filter(|check| !check.is_quota_mode && !check.is_shadow);
-        quotas_refuse || plain.into_iter().any(|check| !check.decision.is_allowed())
+        let (mut has_quotas, mut has_room) = (false, false);
+        for check in self.checks.iter().filter(|check| !check.is_shadow) {
+            let is_allowed = check.decision.is_allowed();
+            if check.is_quota_mode {
+                has_quotas = true;
+                has_room |= is_allowed;
+            } else if !is_allowed {
+                return true;
+            }
+        }
+        has_quotas && !has_room
     }
 
-    /// What the client is to be told.
-    pub(super) fn into_verdict(self) -> Verdict {
-        let (action, reason, decided) = self.conclude();
-        let Plan { rules, checks, unlimited, reservations, .. } = self;
-        Verdict { rules, action, reason, checks, decided, unlimited, reservations }
-    }
-
-    fn conclude(&self) -> (Action, Reason, Option<usize>) {
+    /// What to do, why, and which check says so.
+    pub(super) fn conclude(&self) -> (Action, Reason, Option<usize>) {
         if self.is_settled() {
             return (self.otherwise.0, self.otherwise.1, None);
         }
         if self.is_refused() {
             let decided = self.strictest();
             let check = decided.and_then(|index| self.checks.get(index));
-            let over = check.and_then(|check| rule(&self.rules, check)).map_or(Over::DEFAULT, |rule| rule.over);
+            let rule = check.and_then(|check| rule(&self.rules, check));
+            let over = rule.map_or(Over::DEFAULT, |rule| rule.over);
+            let shuts = rule.is_some_and(|rule| rule.on_failure == OnFailure::Refuse);
             return match check {
-                Some(check) if check.is_degraded => (Action::Refuse(503), Reason::Unavailable, decided),
+                Some(check) if check.is_degraded && shuts => (Action::Refuse(503), Reason::Unavailable, decided),
                 Some(check) if check.decision.limit == 0 => (refusal(over), Reason::Banned, decided),
                 _ => (refusal(over), Reason::OverLimit, decided),
             };
@@ -238,37 +294,52 @@ impl Plan {
         (action, Reason::WithinLimits, self.tightest())
     }
 
-    /// Of the checks that refuse, the one that does so for longest.
+    /// Of the checks that the request is refused by, the one that refuses for longest.
     fn strictest(&self) -> Option<usize> {
-        let refusing =
-            self.checks.iter().enumerate().filter(|(_, check)| !check.is_shadow && !check.decision.is_allowed());
+        let refusing = self.checks.iter().enumerate().filter(|(_, check)| check.refuses());
+        let wait = |check: &Checked| check.decision.retry_after().unwrap_or(Duration::MAX);
+        // Those in quota mode let the request pass as soon as one of them does.
+        let quotas = refusing.clone().filter(|(_, check)| check.is_quota_mode && quotas_refuse(&self.checks));
+        let soonest = quotas.min_by_key(|(_, check)| wait(check));
+        let plain = refusing.filter(|(_, check)| !check.is_quota_mode);
         // The first of several: rules are in order of priority.
-        refusing
-            .rev()
-            .max_by_key(|(_, check)| check.decision.retry_after().unwrap_or(Duration::MAX))
-            .map(|(index, _)| index)
+        soonest.into_iter().chain(plain.rev()).max_by_key(|(_, check)| wait(check)).map(|(index, _)| index)
     }
 
     /// The check of which the least is left, in proportion.
     fn tightest(&self) -> Option<usize> {
-        let left =
-            |check: &Checked| (u128::from(check.decision.remaining) << 64) / u128::from(check.decision.limit.max(1));
-        let checks = self.checks.iter().enumerate().filter(|(_, check)| !check.is_shadow);
-        checks.min_by_key(|(_, check)| left(check)).map(|(index, _)| index)
+        let mut tightest: Option<(usize, &Decision)> = None;
+        for (index, check) in self.checks.iter().enumerate().filter(|(_, check)| !check.is_shadow) {
+            if tightest.is_none_or(|(_, decision)| has_less_left(&check.decision, decision)) {
+                tightest = Some((index, &check.decision));
+            }
+        }
+        tightest.map(|(index, _)| index)
     }
 
-    /// Every bucket that would be asked: its rule and its limit.
-    pub(super) fn buckets(&self) -> impl Iterator<Item = (&Rule, Bucket, &Limit)> {
-        self.checks.iter().filter_map(|check| {
-            let (limit, amount) = local(&self.rules, check)?;
-            Some((rule(&self.rules, check)?, bucket(limit, check), amount))
+    /// Forgets what was spent in every bucket that is the client's own, and says how many those are.
+    pub(super) fn reset(&self, table: &Table, now: Time) -> usize {
+        let own = self.checks.iter().filter(|check| !self.is_anybodys(check, table));
+        let own = own.filter_map(|check| Some((check, local(&self.rules, check)?)));
+        own.map(|(check, (limit, amount))| {
+            // What was spent of a limit before this one would otherwise come back.
+            carry_over(limit, amount, check.client, table, now);
+            table.decide(&bucket(limit, check), amount, Op::Reset, now)
         })
+        .count()
+    }
+
+    /// Whether a bucket is shared by all whom nothing tells apart.
+    fn is_anybodys(&self, check: &Checked, table: &Table) -> bool {
+        let parts = rule(&self.rules, check).map_or(0, |rule| rule.key.len());
+        let nobody = vec![Part::Absent; parts];
+        table.fingerprint(&Key::new(&nobody)) == check.client
     }
 
     /// Adds the decision to the statistics of every rule that had a part in it.
     #[inline]
     pub(super) fn count(&self, parts: &[Request<'_>]) {
-        let refused = !self.checks.is_empty() && self.is_refused();
+        let refused = self.otherwise.0 != Action::Allow || self.is_refused();
         let mut rest = self.checks.as_slice();
         while let Some(first) = rest.first() {
             let same = |check: &&Checked| {
@@ -278,7 +349,7 @@ impl Plan {
             self.count_rule(first, group, refused, parts);
             rest = after;
         }
-        if !refused && self.otherwise.0 == Action::Allow {
+        if !refused {
             for (namespace, rule, client) in &self.free {
                 if let Some(stats) = self.rules.stats(*namespace, *rule) {
                     stats.allowed(*client, None);
@@ -293,16 +364,17 @@ impl Plan {
         let name = |name: &mut KeyName| self.name_key(first, parts, name);
         let over = group.iter().any(|check| !check.decision.is_allowed());
         let waits = group.iter().any(|check| !check.decision.wait().is_zero());
-        let uses = group.iter().map(|check| Use::after(&check.decision));
         match (over, first.is_shadow) {
-            (true, true) => stats.shadowed(first.client, name),
-            (true, false) => stats.refused(first.client, name),
+            // In quota mode, too, a limit that is used up may have no say.
+            (true, is_shadow) if is_shadow || !refused => stats.shadowed(first.client, name),
+            (true, _) => stats.refused(first.client, name),
             // It had room for a request that others refused.
             (false, _) if refused => {}
             (false, _) if waits => stats.waited(first.client),
             (false, _) => {
-                let tightest = uses.max_by_key(|usage| (u128::from(usage.used) << 64) / u128::from(usage.limit.max(1)));
-                stats.allowed(first.client, tightest);
+                let decisions = group.iter().map(|check| &check.decision);
+                let tightest = decisions.reduce(|one, other| if has_less_left(other, one) { other } else { one });
+                stats.allowed(first.client, tightest.map(Use::after));
             }
         }
     }
@@ -332,31 +404,36 @@ impl Plan {
         Key::new(&namespace.rule(check.rule)?.key(&attributes)).encode(&mut key);
         Some((limit, amount, key))
     }
+}
 
-    pub(super) fn take_reservations(&mut self) -> SmallVec<[Booked; 0]> {
-        std::mem::take(&mut self.reservations)
-    }
+/// Compares what is left in proportion, without a division.
+fn has_less_left(one: &Decision, other: &Decision) -> bool {
+    let product = |left: u64, limit: u64| u128::from(left) * u128::from(limit.max(1));
+    product(one.remaining, other.limit) < product(other.remaining, one.limit)
 }
 
 /// Collects what applies to the parts of a request.
 struct Finder<'a> {
     rules: &'a Rules,
     table: &'a Table,
-    checks: SmallVec<[Checked; 4]>,
-    free: SmallVec<[(u32, u32, u64); 1]>,
-    unlimited: Option<(u32, u32)>,
-    otherwise: (Action, Reason),
+    checks: &'a mut SmallVec<[Checked; 4]>,
+    free: &'a mut SmallVec<[(u32, u32, u64); 1]>,
+    unlimited: &'a mut Option<(u32, u32)>,
+    otherwise: &'a mut (Action, Reason),
+    has_replacing: bool,
 }
 
 impl Finder<'_> {
     fn add(&mut self, part: usize, request: &Request<'_>) {
         let Some(number) = self.rules.compiled.number(request.namespace) else { return };
         let Some(namespace) = self.rules.compiled.get(number) else { return };
-        let attributes = namespace.attributes(request);
+        let mut attributes = Attributes::new(request);
+        namespace.resolve(&mut attributes);
         let mut has_match = false;
         namespace.each_match(&attributes, |rule_number| {
             has_match = true;
             let Some(rule) = namespace.rule(rule_number) else { return };
+            self.has_replacing |= !rule.replaces().is_empty();
             let key = rule.key(&attributes);
             let client = self.table.fingerprint(&Key::new(&key));
             let limits = rule.limits(&key, &attributes);
@@ -364,7 +441,7 @@ impl Finder<'_> {
                 self.free.push((number, rule_number, client));
             }
             if *limits == CompiledLimits::Unlimited {
-                self.unlimited = Some((number, rule_number));
+                *self.unlimited = Some((number, rule_number));
             }
             let check = new_check(part, rule.rule(), rule.cost(request.cost, &attributes));
             for limit in limits.numbers() {
@@ -376,13 +453,13 @@ impl Finder<'_> {
 
     /// What no limit says is said by the namespaces; one that refuses has the last word.
     fn conclude(&mut self, namespace: &CompiledNamespace, has_match: bool) {
-        if self.otherwise == (Action::Refuse(503), Reason::NoRule) {
+        if *self.otherwise == (Action::Refuse(503), Reason::NoRule) {
             return;
         }
-        self.otherwise = match (has_match, namespace.model().no_match) {
+        *self.otherwise = match (has_match, namespace.model().no_match) {
             (true, _) => (Action::Allow, Reason::Unlimited),
             (false, NoMatch::Refuse) => (Action::Refuse(503), Reason::NoRule),
-            (false, NoMatch::Allow) if self.otherwise.1 == Reason::Unlimited => self.otherwise,
+            (false, NoMatch::Allow) if self.otherwise.1 == Reason::Unlimited => *self.otherwise,
             (false, NoMatch::Allow) => (Action::Allow, Reason::NoRule),
         };
     }
@@ -405,6 +482,7 @@ impl Finder<'_> {
         if !replaced.is_empty() {
             self.checks.retain(|check| !replaced.contains(&(check.namespace, check.rule)));
             self.free.retain(|free| !replaced.contains(&(free.0, free.1)));
+            *self.unlimited = self.unlimited.filter(|unlimited| !replaced.contains(unlimited));
         }
     }
 }
@@ -459,15 +537,26 @@ fn ban(check: &mut Checked) {
     check.decision.outcome = Outcome::Refused(Retry::Never);
 }
 
-/// How long requests of a rule may be held.
+/// How long requests of a rule may be held, if it says so. Otherwise that is for its limits to say.
 #[inline]
-fn patience(rules: &Rules, check: &Checked) -> Duration {
-    match rule(rules, check).map(|rule| rule.over) {
-        Some(Over::Queue { wait, depth }) => match depth {
-            None => wait,
-            Some(depth) => wait.min(queue_length(rules, check, depth)),
-        },
-        _ => Duration::ZERO,
+fn patience(rules: &Rules, check: &Checked) -> Option<Duration> {
+    match rule(rules, check)?.over {
+        Over::Queue { wait, depth: None } => Some(wait),
+        Over::Queue { wait, depth: Some(depth) } => Some(wait.min(queue_length(rules, check, depth))),
+        Over::Reject(_) | Over::Drop | Over::Shadow => None,
+    }
+}
+
+/// What a limit would say to a request that can be held for so long, by what it says to one whose wait is up to it.
+fn queued(outcome: Outcome, limit: &Limit, cost: u64, wait: Duration) -> Outcome {
+    let delay = match outcome {
+        Outcome::AllowedAfter(delay) => delay,
+        Outcome::Refused(Retry::After(longer)) => longer.saturating_add(limit.patience(cost, None)),
+        Outcome::Allowed | Outcome::Refused(Retry::Never) => return outcome,
+    };
+    match delay.checked_sub(limit.patience(cost, Some(wait))) {
+        None | Some(Duration::ZERO) => Outcome::AllowedAfter(delay),
+        Some(longer) => Outcome::Refused(Retry::After(longer)),
     }
 }
 
@@ -499,6 +588,9 @@ fn answer_unasked(check: &mut Checked, rules: &Rules, amount: &Limit) -> bool {
 /// Takes over what was spent of the limits that this one has replaced.
 #[inline]
 fn carry_over(limit: &CompiledLimit, amount: &Limit, client: u64, table: &Table, now: Time) {
+    if limit.predecessors.is_empty() {
+        return;
+    }
     for predecessor in limit.predecessors.iter().filter(|predecessor| predecessor.until > now) {
         table.carry_over((&(predecessor.id, client), &predecessor.limit), (&(limit.id, client), amount), now);
     }

@@ -1,8 +1,8 @@
 use crate::engine::Verdict;
+use std::fmt;
 use tollgate_rules::{Mistakes, Request};
 
 /// Everything that can be observed. Metrics, logs and pages are made from this.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
     /// A request was decided.
@@ -36,6 +36,27 @@ pub enum Event<'a> {
         /// Whether it failed: an error, or a status from 500.
         failed: bool,
     },
+}
+
+/// Without the attributes of requests, some of which may be secrets.
+impl fmt::Debug for Event<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Decided { parts, verdict } => {
+                let namespaces: Vec<&str> = parts.iter().map(|part| part.namespace).collect();
+                f.debug_struct("Decided").field("namespaces", &namespaces).field("verdict", verdict).finish()
+            }
+            Event::RulesReplaced { version } => f.debug_struct("RulesReplaced").field("version", version).finish(),
+            Event::RulesRefused { mistakes } => f.debug_struct("RulesRefused").field("mistakes", mistakes).finish(),
+            Event::RulesUnreadable { error } => f.debug_struct("RulesUnreadable").field("error", error).finish(),
+            Event::Answered { namespace, took, failed } => f
+                .debug_struct("Answered")
+                .field("namespace", namespace)
+                .field("took", took)
+                .field("failed", failed)
+                .finish(),
+        }
+    }
 }
 
 pub(super) type Observer = Box<dyn Fn(&Event<'_>) + Send + Sync>;

@@ -36,7 +36,7 @@ pub struct Applied {
 pub(super) fn explain(engine: &Engine, request: &Request<'_>, now: Time) -> Explanation {
     let verdict = engine.peek(request, now);
     let rules =
-        verdict.rules.compiled.namespace(request.namespace).map(|namespace| consider(namespace, request, &verdict));
+        verdict.plan.rules.compiled.namespace(request.namespace).map(|namespace| consider(namespace, request, &verdict));
     Explanation { rules: rules.unwrap_or_default(), verdict }
 }
 
@@ -69,14 +69,11 @@ fn said_by(rule: &str, verdict: &Verdict) -> Vec<(String, Decision)> {
 }
 
 fn mark_replaced(considered: &mut [Considered], namespace: &CompiledNamespace) {
-    let applied =
-        |considered: &[Considered], index: usize| considered.get(index).is_some_and(|rule| rule.result.is_ok());
-    for (index, rule) in namespace.rules().iter().enumerate() {
+    // Also one that is replaced itself replaces others.
+    let applied: Vec<bool> = considered.iter().map(|rule| rule.result.is_ok()).collect();
+    for (rule, _) in namespace.rules().iter().zip(applied).filter(|(_, applied)| *applied) {
         for replaced in rule.replaces() {
-            if applied(considered, index)
-                && let Some(one) = considered.get_mut(*replaced as usize)
-                && one.result.is_ok()
-            {
+            if let Some(one) = considered.get_mut(*replaced as usize).filter(|one| one.result.is_ok()) {
                 one.result = Err(format!("`{}` replaces it", rule.rule().name));
             }
         }

@@ -1,3 +1,4 @@
+use super::Verdict;
 use super::deciding::Booked;
 use smallvec::SmallVec;
 use std::time::Duration;
@@ -48,5 +49,42 @@ impl Hold {
                 table.give_back(&bucket, &limit, (reservation, unused), now);
             }
         }
+    }
+}
+
+/// What a [`Verdict`] took that can be given back: to be kept while a request waits, which the verdict itself should
+/// not be. Whoever drops it has used what was taken.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Engine, Request, RuleSet, Source, Time};
+///
+/// let rules = "
+/// namespace: api
+/// rules: [{ name: all, key: [], limits: [1 per second], over: queue up to 5s }]
+/// ";
+/// let engine = Engine::new(RuleSet::parse(&[Source::new("rules.yaml", rules)])?, Time::ZERO);
+/// let request = Request::new("api", &[]);
+/// assert!(engine.check(&request, Time::ZERO).wait().is_zero());
+/// let second = engine.check(&request, Time::ZERO);
+/// assert_eq!(second.wait(), Duration::from_secs(1));
+///
+/// // Its client leaves, so the next one need not wait for it.
+/// engine.cancel(second.into_booking(), Time::ZERO);
+/// assert_eq!(engine.check(&request, Time::ZERO).wait(), Duration::from_secs(1));
+/// # Ok::<(), tollgate::Mistakes>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct Booking(pub(super) SmallVec<[Booked; 0]>);
+
+impl Booking {
+    pub(super) fn cancel(self, table: &Table, now: Time) {
+        self.0.into_iter().for_each(|booked| booked.cancel(table, now));
+    }
+}
+
+impl From<Verdict> for Booking {
+    fn from(verdict: Verdict) -> Booking {
+        verdict.into_booking()
     }
 }

@@ -4,7 +4,10 @@ use crate::mistake::{Place, Report, did_you_mean};
 use crate::yaml::{Name, Node, Value};
 
 /// The longest name of a namespace, rule, attribute or limit.
-const LONGEST_NAME: usize = 128;
+pub(crate) const LONGEST_NAME: usize = 128;
+
+/// The longest list of names that is worth reading.
+const MOST_LISTED: usize = 32;
 
 /// The fields of a map, all of which are known.
 pub(crate) struct Fields<'a> {
@@ -34,9 +37,13 @@ impl<'a> Fields<'a> {
 
     /// A field, if it is there and says something.
     pub(crate) fn get(&self, name: &str, report: &mut Report<'_>) -> Option<&'a Node> {
+        self.filled(name, "write a value, or leave the line out", report)
+    }
+
+    fn filled(&self, name: &str, help: &str, report: &mut Report<'_>) -> Option<&'a Node> {
         let (name, node) = self.fields.iter().find(|(known, _)| *known.text == *name)?;
         if matches!(node.value, Value::Null) {
-            report.wrong(name.place, format!("`{}` is blank", name.text), "write a value, or leave the line out");
+            report.wrong(name.place, format!("`{}` is blank", name.text), help);
             return None;
         }
         Some(node)
@@ -51,11 +58,16 @@ impl<'a> Fields<'a> {
         if !self.has(name) {
             report.wrong(self.place, format!("{} without `{name}`", self.what), help);
         }
-        self.get(name, report)
+        self.filled(name, help, report)
     }
 
     pub(crate) fn place(&self) -> Place {
         self.place
+    }
+
+    /// Where a field is named, or else where the map begins.
+    pub(crate) fn place_of(&self, name: &str) -> Place {
+        self.fields.iter().find(|(known, _)| *known.text == *name).map_or(self.place, |(name, _)| name.place)
     }
 }
 
@@ -67,10 +79,12 @@ pub(crate) fn unknown<'a>(
     known: impl Iterator<Item = &'a str> + Clone,
     report: &mut Report<'_>,
 ) {
-    let help = match did_you_mean(name, known.clone()) {
-        Some(close) => format!("did you mean `{close}`?"),
-        None if known.clone().count() > 32 => "write one that exists".to_owned(),
-        None => format!("known are {}", known.collect::<Vec<_>>().join(", ")),
+    let close = if report.is_long() { None } else { did_you_mean(name, known.clone()) };
+    let help = match close {
+        Some(close) => format!("did you mean `{}`?", shorten(close)),
+        None if known.clone().nth(MOST_LISTED).is_some() => "write one that exists".to_owned(),
+        None if known.clone().next().is_none() => "there are none".to_owned(),
+        None => format!("known are {}", known.map(shorten).collect::<Vec<_>>().join(", ")),
     };
     report.wrong(place, format!("unknown {what} `{}`", shorten(name)), help);
 }
@@ -106,26 +120,31 @@ pub(crate) fn text<'a>(node: &'a Node, what: &str, report: &mut Report<'_>) -> O
 
 /// The name of something: a text that is not empty, not long and printable.
 pub(crate) fn name(node: &Node, what: &str, report: &mut Report<'_>) -> Option<Box<str>> {
-    let name = text(node, &format!("the name of a {what}"), report)?;
+    let name = text(node, &format!("the name of {what}"), report)?;
     let help = if name.is_empty() {
-        "write a name"
+        "write a name".to_owned()
     } else if name.len() > LONGEST_NAME {
-        "write at most 128 bytes"
+        format!("write at most {LONGEST_NAME} bytes")
     } else if name.chars().any(char::is_control) {
-        "leave control characters out"
+        "leave control characters out".to_owned()
     } else {
         return Some(name.into());
     };
-    report.wrong(node.place, format!("this cannot be the name of a {what}"), help);
+    report.wrong(node.place, format!("this cannot be the name of {what}"), help);
     None
 }
 
 /// One of some values that have names.
 pub(crate) fn named<T: Copy>(node: &Node, names: &[(&'static str, T)], report: &mut Report<'_>) -> Option<T> {
-    let given = text(node, "this", report)?;
+    let known = || names.iter().map(|(name, _)| *name);
+    let Some(given) = node.text() else {
+        let help = format!("write one of {}", known().collect::<Vec<_>>().join(", "));
+        report.wrong(node.place, format!("expected a word, found {}", node.kind()), help);
+        return None;
+    };
     let found = names.iter().find(|(name, _)| *name == given).map(|(_, value)| *value);
     if found.is_none() {
-        unknown(given, node.place, "value", names.iter().map(|(name, _)| *name), report);
+        unknown(given, node.place, "value", known(), report);
     }
     found
 }
@@ -147,11 +166,12 @@ pub(crate) fn number<T>(node: &Node, range: std::ops::RangeInclusive<T>, report:
 where
     T: Copy + PartialOrd + std::str::FromStr + std::fmt::Display,
 {
-    let digits = node.plain().map(|text| text.replace('_', ""));
+    // To some readers, a zero in front means that the number is octal.
+    let digits = node.plain().map(|text| text.replace('_', "")).filter(|text| text == "0" || !text.starts_with('0'));
     let number = digits.and_then(|digits| digits.parse().ok()).filter(|number| range.contains(number));
     if number.is_none() {
         let help = format!("write a whole number from {} to {}", range.start(), range.end());
-        report.wrong(node.place, "this is no number that can be used here", help);
+        report.wrong(node.place, "this number cannot be used here", help);
     }
     number
 }

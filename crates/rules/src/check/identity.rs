@@ -6,9 +6,11 @@ use crate::mistake::{Place, Report};
 use crate::model::Identity;
 use crate::yaml::Node;
 
-pub(super) const FIELDS: [&str; 8] =
+pub(crate) const FIELDS: [&str; 8] =
     ["trusted_proxies", "hops", "forwarded", "ipv4_prefix", "ipv6_prefix", "path", "api_key", "login"];
-pub(super) const PATH_FIELDS: [&str; 5] =
+/// The most trusted proxies in a row.
+pub(crate) const MOST_HOPS: u8 = 32;
+pub(crate) const PATH_FIELDS: [&str; 5] =
     ["fold_case", "suffixes", "encoded_slash", "keep_trailing_slash", "drop_parameters"];
 
 pub(super) fn read(node: &Node, report: &mut Report<'_>) -> Option<Identity> {
@@ -27,7 +29,7 @@ fn trust(fields: &Fields<'_>, report: &mut Report<'_>) -> Trust {
     let proxies = fields.get("trusted_proxies", report).map(|node| texts(node, "a trusted proxy", report));
     let proxies = proxies.unwrap_or_default().into_iter().filter_map(|(text, place)| network(text, place, report));
     let proxies: Vec<Network> = proxies.collect();
-    let hops = fields.get("hops", report).and_then(|node| number(node, 0..=32, report)).unwrap_or(0);
+    let hops = fields.get("hops", report).and_then(|node| number(node, 0..=MOST_HOPS, report)).unwrap_or(0);
     let header = fields.get("forwarded", report).and_then(|node| named(node, &ForwardedHeader::NAMES, report));
     Trust::default().with_proxies(proxies).with_hops(hops).with_header(header.unwrap_or_default())
 }
@@ -48,14 +50,14 @@ fn path_form(node: &Node, report: &mut Report<'_>) -> Option<PathForm> {
     let encoded_slash = fields.get("encoded_slash", report).and_then(|node| named(node, &EncodedSlash::NAMES, report));
     let form = form.encoded_slash(encoded_slash.unwrap_or_default());
     let Some(node) = fields.get("suffixes", report) else { return Some(form) };
-    let suffixes = texts(node, "a suffix", report).into_iter().map(|(text, _)| text);
-    match form.suffixes(suffixes) {
-        Ok(form) => Some(form),
-        Err(error) => {
-            report.wrong(node.place, "these are no suffixes", error.to_string());
-            None
+    let mut suffixes = Vec::new();
+    for (text, place) in texts(node, "a suffix", report) {
+        match form.clone().suffixes([text]) {
+            Ok(_) => suffixes.push(text),
+            Err(_) => report.wrong(place, "this is no suffix", "write a dot and letters, as in `.json`"),
         }
     }
+    form.suffixes(suffixes).ok()
 }
 
 /// The name of a header, in the lower case that HTTP/2 has.

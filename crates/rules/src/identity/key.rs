@@ -22,7 +22,7 @@ const V6: u8 = 6;
 
 /// One attribute's value.
 ///
-/// Addresses are compared, hashed and encoded in their [canonical](canonical) form.
+/// Addresses are compared, hashed and encoded in their [`canonical`] form.
 #[derive(Clone, Copy, Debug)]
 pub enum Part<'a> {
     /// The request does not have it. This is not the same as an empty text.

@@ -139,22 +139,18 @@ impl PathForm {
             && (self.is_plain(path) || (self.is_spelt_normally(path) && has_only_named_segments(path)))
     }
 
-    /// A quick look, which most paths pass: nothing but characters that mean themselves, no two slashes in a row, and
-    /// no segment that begins with a dot.
+    /// A quick look, which most paths pass: nothing but characters that mean themselves, and no slash or dot beside
+    /// another. It has no branches to guess, since every request pays for it.
     fn is_plain(&self, path: &str) -> bool {
-        let mut after_slash = false;
-        path.bytes().all(|byte| {
-            let plain = match byte {
-                b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'~' => true,
-                b'A'..=b'Z' => !self.fold_case,
-                b'/' | b'.' => !after_slash,
-                b'!' | b'$' | b'&'..=b',' | b':' | b'=' | b'@' => true,
-                b';' => !self.drop_parameters,
-                _ => false,
-            };
-            after_slash = byte == b'/';
-            plain
-        })
+        let (mut found, mut before) = (0, 0);
+        for kind in kinds_of(path) {
+            // Two borders side by side make the bit above theirs, which is that of others.
+            found |= kind | (before & kind & kind::BORDER) << 1;
+            before = kind;
+        }
+        let folded = if self.fold_case { kind::CAPITAL } else { 0 };
+        let dropped = if self.drop_parameters { kind::SEMICOLON } else { 0 };
+        found & (kind::OTHER | folded | dropped) == 0
     }
 
     /// Whether each character is written as this form writes it.
@@ -209,13 +205,56 @@ impl PathForm {
     }
 }
 
+/// What the quick look tells apart, each a bit.
+mod kind {
+    pub(super) const PLAIN: u8 = 0;
+    /// Slashes and dots.
+    pub(super) const BORDER: u8 = 1;
+    /// Anything that has to be looked at more closely.
+    pub(super) const OTHER: u8 = 2;
+    pub(super) const CAPITAL: u8 = 4;
+    pub(super) const SEMICOLON: u8 = 8;
+    /// Where a path ends.
+    pub(super) const END: u8 = 16 | OTHER;
+}
+
+/// The kinds of all bytes.
+static KINDS: [u8; 256] = {
+    let mut kinds = [kind::OTHER; 256];
+    let mut byte = 0;
+    while byte < 128_u8 {
+        #[expect(clippy::indexing_slicing, reason = "the compiler has done it")]
+        {
+            kinds[byte as usize] = kind_of_ascii(byte);
+        }
+        byte += 1;
+    }
+    kinds
+};
+
+const fn kind_of_ascii(byte: u8) -> u8 {
+    match byte {
+        b'/' | b'.' => kind::BORDER,
+        b'A'..=b'Z' => kind::CAPITAL,
+        b';' => kind::SEMICOLON,
+        b'?' | b'#' => kind::END,
+        b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'~' => kind::PLAIN,
+        b'!' | b'$' | b'&'..=b',' | b':' | b'=' | b'@' => kind::PLAIN,
+        _ => kind::OTHER,
+    }
+}
+
+fn kinds_of(path: &str) -> impl Iterator<Item = u8> {
+    path.bytes().map(|byte| KINDS.get(usize::from(byte)).copied().unwrap_or(kind::OTHER))
+}
+
 /// A target without its scheme, host, query and fragment.
 fn path_of(target: &str) -> &str {
     let path = match target.starts_with('/') {
         true => target,
         false => without_origin(target),
     };
-    let end = path.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len());
+    let end = kinds_of(path).position(|kind| kind == kind::END).unwrap_or(path.len());
     path.get(..end).unwrap_or_default()
 }
 
