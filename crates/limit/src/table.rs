@@ -219,7 +219,6 @@ impl Table {
 
     /// Gives back up to so many tokens of what has not been served of a client's reservation; the rest of it is
     /// used. Says how many that were.
-    #[expect(clippy::needless_pass_by_value, reason = "nobody can give it back twice")]
     pub fn give_back<K: Hash + ?Sized>(
         &self,
         key: &K,

@@ -14,6 +14,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use tollgate_limit::Time;
 
+type ByName<T> = HashMap<Box<str>, T, foldhash::fast::RandomState>;
+
 /// The parts of a client's key.
 pub type KeyParts<'a> = SmallVec<[Part<'a>; 4]>;
 
@@ -44,7 +46,8 @@ pub struct CompiledRule {
     conditions: Vec<(u32, Condition)>,
     key: KeySource,
     limits: CompiledLimits,
-    tiers: Option<(u32, HashMap<Box<str>, CompiledLimits, foldhash::fast::RandomState>)>,
+    /// The attribute that says it, and what each of its values means.
+    tiers: Option<(u32, ByName<CompiledLimits>)>,
     overrides: Overrides,
     cost: CostSource,
     replaces: Vec<u32>,
@@ -136,8 +139,7 @@ impl CompiledNamespace {
         written.sort_by_key(|rule| std::cmp::Reverse(rule.priority));
         let mut names = Names::default();
         let mut lineage = Lineage::new(&model.name, before, now);
-        let numbers: HashMap<Box<str>, u32, foldhash::fast::RandomState> =
-            (0..).zip(&written).map(|(number, rule)| (rule.name.clone(), number)).collect();
+        let numbers: ByName<u32> = (0..).zip(&written).map(|(number, rule)| (rule.name.clone(), number)).collect();
         let mut limits = Vec::new();
         let mut compiler = Compiler {
             namespace: &model,
@@ -284,10 +286,9 @@ fn satisfies(attributes: &Attributes<'_>, number: u32, condition: &Condition) ->
     let attribute = attributes.get(number);
     let looks_like = |patterns: &[crate::Pattern]| {
         attribute.is_some_and(|attribute| {
-            let text = attribute.text().unwrap_or_default();
             patterns.iter().any(|pattern| match pattern {
                 crate::Pattern::Network(network) => attribute.ip().is_some_and(|address| network.contains(address)),
-                pattern => pattern.matches(text, None),
+                pattern => attribute.text().is_some_and(|text| pattern.matches(text, None)),
             })
         })
     };
@@ -416,7 +417,7 @@ struct Compiler<'a, 'b> {
     namespace: &'a Namespace,
     names: &'a mut Names,
     lineage: &'a mut Lineage<'b>,
-    numbers: &'a HashMap<Box<str>, u32, foldhash::fast::RandomState>,
+    numbers: &'a ByName<u32>,
     limits: &'a mut Vec<CompiledLimit>,
 }
 
@@ -450,7 +451,7 @@ impl Compiler<'_, '_> {
         for one in std::mem::take(&mut rule.overrides) {
             let label = format!("client {:?}", one.client);
             let limits = self.limits(one.limits, &rule.name, population, &label);
-            overrides.insert(self.client(&rule.key, one.client), limits);
+            overrides.insert(self.client(&rule, one.client), limits);
         }
         let cost = match &rule.cost {
             Cost::Asked => CostSource::Asked,
@@ -487,13 +488,17 @@ impl Compiler<'_, '_> {
         CompiledLimits::Each(number(start)..number(self.limits.len()))
     }
 
-    /// The values of an override in the form that requests have.
-    fn client(&self, key: &[Box<str>], values: Vec<Box<str>>) -> Client {
-        let part = |(name, value): (&Box<str>, Box<str>)| match parse_address(&value) {
-            Some(address) if **name == *"ip" => OwnedPart::Address(self.namespace.identity.grouping.group(address)),
-            _ if **name == *"path" => OwnedPart::Text(self.namespace.identity.path.normalise(&value).into()),
+    /// The values of an override in the form that requests have. The entries of descriptors are texts, whatever their
+    /// names.
+    fn client(&self, rule: &Rule, values: Vec<Box<str>>) -> Client {
+        let identity = &self.namespace.identity;
+        let is_descriptor = matches!(rule.selector, Selector::Descriptor(_));
+        let names = rule.key.iter().map(|name| if is_descriptor { "" } else { &**name });
+        let part = |(name, value): (&str, Box<str>)| match (name, parse_address(&value)) {
+            ("ip", Some(address)) => OwnedPart::Address(identity.grouping.group(address)),
+            ("path", _) => OwnedPart::Text(identity.path.normalise(&value).into()),
             _ => OwnedPart::Text(value),
         };
-        key.iter().zip(values).map(part).collect()
+        names.zip(values).map(part).collect()
     }
 }

@@ -19,6 +19,8 @@ struct Step {
     exact: HashMap<Box<str>, Step, foldhash::fast::RandomState>,
     /// In the order of the file.
     wildcards: Vec<(Glob, Step)>,
+    /// Where each of them is.
+    positions: HashMap<Box<str>, usize, foldhash::fast::RandomState>,
 }
 
 impl Descriptors {
@@ -55,8 +57,7 @@ impl Step {
         if !composite.contains('*') {
             return self.exact.entry(composite.into()).or_default();
         }
-        let known = self.wildcards.iter().position(|(glob, _)| glob.text() == composite);
-        let position = known.unwrap_or_else(|| {
+        let position = *self.positions.entry(composite.into()).or_insert_with(|| {
             self.wildcards.push((Glob::new(composite), Step::default()));
             self.wildcards.len() - 1
         });
@@ -67,14 +68,15 @@ impl Step {
         }
     }
 
-    /// The exact value first, then wildcards in their order, then any value.
+    /// The exact value first (also one that is spelt like a wildcard), then wildcards in their order, then any value.
     fn next(&self, key: &str, value: Value<'_>) -> Option<&Step> {
         let mut composite: SmallVec<[u8; 128]> = SmallVec::from_slice(key.as_bytes());
         composite.push(b'_');
         append(&mut composite, value);
         let composite = std::str::from_utf8(&composite).unwrap_or_default();
         let wildcard = || self.wildcards.iter().find(|(glob, _)| glob.matches(composite)).map(|(_, step)| step);
-        self.exact.get(composite).or_else(wildcard).or_else(|| self.exact.get(key))
+        let spelt_alike = || self.wildcards.get(*self.positions.get(composite)?).map(|(_, step)| step);
+        self.exact.get(composite).or_else(spelt_alike).or_else(wildcard).or_else(|| self.exact.get(key))
     }
 }
 

@@ -41,7 +41,7 @@ impl<'a> Request<'a> {
 pub enum Value<'a> {
     /// As it was sent.
     Text(&'a str),
-    /// An address that was understood already.
+    /// An address that was understood already, for `ip`. Under other names only networks match it.
     Address(IpAddr),
     /// A number, such as a cost. It is the same as its decimal digits.
     Number(u64),
