@@ -31,7 +31,7 @@ use tollgate_rules::{Request, RuleSet};
 /// Clients that are counted at the same time, unless told otherwise.
 const CLIENTS: usize = 100_000;
 
-/// How often tokens are looked after whose limit keeps being replaced.
+/// How often tokens are looked after whose limit is being replaced.
 const MOST_HEIRS: usize = 8;
 
 /// Decides about requests by rules. Whatever asks, a function call, a middleware or a daemon, asks this.
@@ -165,6 +165,7 @@ impl Engine {
     ///
     /// # Errors
     /// The refusal. Nothing was taken.
+    #[expect(clippy::result_large_err, reason = "a refusal is a verdict like any other, which nobody boxes")]
     pub fn reserve(&self, request: &Request<'_>, expires_after: Duration, now: Time) -> Result<Hold, Verdict> {
         let parts = std::slice::from_ref(request);
         let mut verdict = Verdict::open(self.rules.load());
@@ -218,9 +219,9 @@ impl Engine {
         let after = Arc::new(Rules::new(rules, Some(&before), now));
         let version = after.version;
         self.rules.store(after);
+        self.tell(&Event::RulesReplaced { version });
         replaced.push(before);
         replaced.retain(|rules| Arc::strong_count(rules) > 1);
-        self.tell(&Event::RulesReplaced { version });
     }
 
     /// How often rules were replaced.
@@ -270,16 +271,14 @@ impl Engine {
     /// A request that was refused in a race has paid nothing, not even if rules were replaced in that moment.
     #[cold]
     fn return_to_heirs(&self, plan: &mut Plan) {
-        let mut version = plan.rules.version;
-        // As long as rules are replaced faster than tokens can be given back.
+        // Again while others are carrying the same tokens from one version's bucket to the next one's.
         for _ in 0..MOST_HEIRS {
             let rules = self.rules.load();
-            if rules.version == version || plan.unreturned.is_empty() {
+            if plan.unreturned.is_empty() {
                 return;
             }
             plan.unreturned.iter_mut().for_each(|tokens| tokens.give_back(&rules, &self.table));
             plan.unreturned.retain(|tokens| !tokens.is_settled());
-            version = rules.version;
         }
     }
 

@@ -125,6 +125,7 @@ impl Tollgate {
     ///
     /// # Errors
     /// The refusal. Nothing was taken.
+    #[expect(clippy::result_large_err, reason = "a refusal is a verdict like any other, which nobody boxes")]
     pub fn reserve(&self, request: &Request<'_>, expires_after: Duration) -> Result<Hold, Verdict> {
         self.engine.reserve(request, expires_after, self.clock.now())
     }

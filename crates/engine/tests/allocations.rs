@@ -9,8 +9,8 @@ use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 use tollgate::{
-    Calendar, CalendarUnit, Change, Clock, Engine, KeyedRateLimiter, Limit, Op, Quota, RateLimiter, Request, RuleSet, Source,
-    Time, identity,
+    Calendar, CalendarUnit, Change, Clock, Engine, KeyedRateLimiter, Limit, Op, Quota, RateLimiter, Request, RuleSet,
+    Source, Time, identity,
 };
 
 /// The system's allocator, which counts how often each thread asks it for memory.
@@ -171,7 +171,8 @@ fn ten_thousand_rules() -> Engine {
             1 => format!("path: \"/v1/things-{number}/**\""),
             _ => format!("ip: 10.{}.{}.0/24", number / 256, number % 256),
         };
-        writeln!(text, "  - {{ name: r{number}, match: {{ {condition} }}, key: [user], limits: [9 per hour] }}").unwrap();
+        writeln!(text, "  - {{ name: r{number}, match: {{ {condition} }}, key: [user], limits: [9 per hour] }}")
+            .unwrap();
     }
     text.push_str(
         "  - { name: two, match: { operation: op-7 }, key: [user, ip], limits: [30 per hour, 90 per day using sliding-window] }

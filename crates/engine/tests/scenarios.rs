@@ -19,6 +19,7 @@
 //! there exactly when they are true. A block `bad rules:` must be refused, and changes nothing.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+#![expect(clippy::indexing_slicing, reason = "so has one that finds less than it expects")]
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -162,9 +163,9 @@ impl Scenario {
         let (asked, expected) = (&words[..arrow], &words[arrow + 1..]);
         let now = self.now;
         match asked {
-            ["peek", request @ ..] => with_requests(request, |parts| {
-                compare(&engine.peek(&parts[0], now), now, expected, &entry.below)
-            }),
+            ["peek", request @ ..] => {
+                with_requests(request, |parts| compare(&engine.peek(&parts[0], now), now, expected, &entry.below))
+            }
             ["reset", request @ ..] => with_requests(request, |parts| {
                 let actual = engine.reset(&parts[0], now).to_string();
                 same(&expected.join(" "), &actual)
@@ -186,9 +187,9 @@ impl Scenario {
                     }
                 }
             }
-            request => with_requests(request, |parts| {
-                compare(&engine.check_all(parts, now), now, expected, &entry.below)
-            }),
+            request => {
+                with_requests(request, |parts| compare(&engine.check_all(parts, now), now, expected, &entry.below))
+            }
         }
     }
 }

@@ -106,6 +106,12 @@ impl Refunds {
         unserved.tokens
     }
 
+    /// Runs `change` while nobody gives anything back or carries it over.
+    pub(crate) fn alone<R>(&self, change: impl FnOnce() -> R) -> R {
+        let _nothing_else_is_given_back = lock(&self.giving_back);
+        change()
+    }
+
     /// Runs `reset`, after which nothing that was booked before can be given back.
     pub(crate) fn end_era<R>(&self, reset: impl FnOnce() -> R) -> R {
         let _nothing_is_given_back = lock(&self.giving_back);

@@ -232,8 +232,21 @@ impl Table {
 
     /// [`Op::Refund`], but granted are only as many tokens as were missing. Where there are fewer, they have come back by
     /// themselves, or were [carried over](Self::carry_over) meanwhile.
+    ///
+    /// ```
+    /// use std::hash::RandomState;
+    /// use tollgate_limit::{Capacity, Limit, Op, Table, Time};
+    ///
+    /// let table = Table::new(Capacity::Keys(10_000), &RandomState::new());
+    /// let limit = Limit::token_bucket("5 per second".parse()?);
+    /// assert!(table.decide("alice", &limit, Op::Take(2), Time::ZERO).is_allowed());
+    /// assert_eq!(table.put_back("alice", &limit, 3, Time::ZERO).granted, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn put_back<K: Hash + ?Sized>(&self, key: &K, limit: &Limit, tokens: u64, now: Time) -> Decision {
-        self.ask(self.hash(key), limit, PutBack(tokens), now)
+        let hash = self.hash(key);
+        // Not while it is being carried over: what is half here and half there cannot be given back to either.
+        self.refunds(hash).alone(|| self.ask(hash, limit, PutBack(tokens), now))
     }
 
     /// Takes what a client has spent of one limit over to another, under which it has another key. Nothing is taken
@@ -261,6 +274,12 @@ impl Table {
             };
             let _ = self.ask(new_hash, to.1, op, now);
         });
+    }
+
+    /// Begins to fetch what is kept for a key, for those who have something else to do before they ask.
+    #[inline]
+    pub fn prefetch<K: Hash + ?Sized>(&self, key: &K) {
+        self.lines.prefetch(self.line_of(self.hash(key)));
     }
 
     /// A number that stands for a key, different in every table: nobody who does not know the table's secret can

@@ -15,6 +15,9 @@ const FEW: usize = 12;
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     names: Vec<Box<str>>,
+    /// The numbers of the two that are understood.
+    path: Option<u32>,
+    ip: Option<u32>,
     numbers: HashMap<Box<str>, u32, foldhash::fast::RandomState>,
 }
 
@@ -25,6 +28,11 @@ impl Names {
             return *number;
         }
         let number = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        match name {
+            "path" => self.path = Some(number),
+            "ip" => self.ip = Some(number),
+            _ => {}
+        }
         self.names.push(name.into());
         self.numbers.insert(name.into(), number);
         number
@@ -38,6 +46,15 @@ impl Names {
         (0..).zip(&self.names).find(|(_, known)| ***known == *name).map(|(number, _)| number)
     }
 
+    #[inline]
+    fn meaning(&self, number: u32) -> Meaning {
+        match Some(number) {
+            path if path == self.path => Meaning::Path,
+            ip if ip == self.ip => Meaning::Address,
+            _ => Meaning::Text,
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.names.len()
     }
@@ -45,6 +62,14 @@ impl Names {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(|name| &**name)
     }
+}
+
+/// How the text of an attribute is understood.
+#[derive(Clone, Copy)]
+enum Meaning {
+    Text,
+    Path,
+    Address,
 }
 
 /// The attributes of one request that some rule mentions.
@@ -79,7 +104,8 @@ impl<'a> Attributes<'a> {
             if let Some(number) = names.get(name)
                 && self.get(number).is_none()
             {
-                self.known.push((number, Attribute::new(name, *value, identity)));
+                let meaning = names.meaning(number);
+                self.known.push((number, Attribute::new(meaning, *value, identity)));
             }
         }
     }
@@ -110,17 +136,17 @@ impl<'a> Attributes<'a> {
 
 impl<'a> Attribute<'a> {
     #[inline]
-    pub(crate) fn new(name: &str, value: Value<'a>, identity: &'a Identity) -> Attribute<'a> {
-        match (name, value) {
-            ("path", Value::Text(text)) => Attribute::Text(identity.path.normalise(text)),
+    fn new(meaning: Meaning, value: Value<'a>, identity: &'a Identity) -> Attribute<'a> {
+        match (value, meaning) {
+            (Value::Text(text), Meaning::Path) => Attribute::Text(identity.path.normalise(text)),
             // What is no address is compared as the text that it is: it is nobody else's bucket.
-            ("ip", Value::Text(text)) => match parse_address(text) {
+            (Value::Text(text), Meaning::Address) => match parse_address(text) {
                 Some(address) => Attribute::address(address, identity),
                 None => Attribute::Text(text.into()),
             },
-            (_, Value::Text(text)) => Attribute::Text(text.into()),
-            (_, Value::Address(address)) => Attribute::address(address, identity),
-            (_, Value::Number(number)) => Attribute::Number(number, Digits::new(number)),
+            (Value::Text(text), Meaning::Text) => Attribute::Text(text.into()),
+            (Value::Address(address), _) => Attribute::address(address, identity),
+            (Value::Number(number), _) => Attribute::Number(number, Digits::new(number)),
         }
     }
 

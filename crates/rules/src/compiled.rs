@@ -1,16 +1,17 @@
 //! Rules made ready to be asked: an immutable set that is swapped as a whole.
 
-use crate::attributes::{Attributes, Names};
+use crate::attributes::{Attribute, Attributes, Names};
 use crate::descriptors::Descriptors;
 use crate::dialect::Dialect;
 use crate::identity::{Part, parse_address};
 use crate::index::{Candidates, Index};
 use crate::lineage::{Lineage, Population, Predecessor};
 use crate::model::{Amount, Condition, Cost, LimitRule, Limits, Namespace, Rule, RuleSet, Selector, Then};
-use crate::overrides::{Client, Overrides, OwnedPart};
+use crate::overrides::{Overrides, OwnedPart, Owner};
 use crate::request::Request;
 use smallvec::SmallVec;
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use tollgate_limit::Time;
 
@@ -44,6 +45,8 @@ pub struct CompiledRule {
     /// What it says. Its conditions, limits, tiers and overrides are compiled below.
     rule: Rule,
     conditions: Vec<(u32, Condition)>,
+    /// The attribute whose condition holds if the index finds the rule at all.
+    proven: Option<u32>,
     key: KeySource,
     limits: CompiledLimits,
     /// The attribute that says it, and what each of its values means.
@@ -139,7 +142,10 @@ impl CompiledNamespace {
         written.sort_by_key(|rule| std::cmp::Reverse(rule.priority));
         let mut names = Names::default();
         let mut lineage = Lineage::new(&model.name, before, now);
-        let numbers: ByName<u32> = (0..).zip(&written).map(|(number, rule)| (rule.name.clone(), number)).collect();
+        // Who replaces nobody need not know where the others are.
+        let has_replacing = written.iter().any(|rule| !rule.replaces.is_empty());
+        let named = (0..).zip(&written).filter(|_| has_replacing);
+        let numbers: ByName<u32> = named.map(|(number, rule)| (rule.name.clone(), number)).collect();
         let mut limits = Vec::new();
         let mut compiler = Compiler {
             namespace: &model,
@@ -148,7 +154,7 @@ impl CompiledNamespace {
             numbers: &numbers,
             limits: &mut limits,
         };
-        let rules: Vec<CompiledRule> = written.into_iter().map(|rule| compiler.rule(rule)).collect();
+        let mut rules: Vec<CompiledRule> = written.into_iter().map(|rule| compiler.rule(rule)).collect();
         lineage.inherit(&rules, &mut limits);
         let mut descriptors = Descriptors::default();
         for (number, rule) in (0..).zip(&rules) {
@@ -156,7 +162,8 @@ impl CompiledNamespace {
                 descriptors.add(entries, number);
             }
         }
-        let index = Index::new(rules.iter().map(CompiledRule::filed_by), names.len());
+        let (index, proven) = Index::new(rules.iter().map(CompiledRule::filed_by), names.len());
+        rules.iter_mut().zip(proven).for_each(|(rule, proven)| rule.proven = proven);
         CompiledNamespace { model, names, index, descriptors, rules, limits }
     }
 
@@ -257,7 +264,7 @@ impl CompiledNamespace {
                     .zip(written)
                     .find(|((number, condition), _)| !satisfies(attributes, *number, condition));
                 let Some(((number, condition), (name, _))) = failed else { return Ok(()) };
-                Err(complain(name, condition, attributes.get(*number).map(crate::attributes::Attribute::part)))
+                Err(complain(name, condition, attributes.get(*number).map(Attribute::part)))
             }
         }
     }
@@ -337,7 +344,8 @@ impl CompiledRule {
         match self.rule.selector {
             Selector::Descriptor(_) => found_by_descriptor,
             Selector::Match(_) => {
-                self.conditions.iter().all(|(number, condition)| satisfies(attributes, *number, condition))
+                let doubtful = self.conditions.iter().filter(|(number, _)| Some(*number) != self.proven);
+                doubtful.into_iter().all(|(number, condition)| satisfies(attributes, *number, condition))
             }
         }
     }
@@ -362,20 +370,27 @@ impl CompiledRule {
     #[inline]
     pub fn key<'a>(&self, attributes: &'a Attributes<'_>) -> KeyParts<'a> {
         match &self.key {
-            KeySource::Attributes(numbers) => numbers
-                .iter()
-                .map(|number| attributes.get(*number).map_or(Part::Absent, crate::attributes::Attribute::part))
-                .collect(),
+            KeySource::Attributes(numbers) => {
+                numbers.iter().map(|number| attributes.get(*number).map_or(Part::Absent, Attribute::part)).collect()
+            }
             KeySource::Entries(positions) => {
                 positions.iter().map(|position| entry_part(attributes, *position)).collect()
             }
         }
     }
 
+    /// What [`key`](Self::key) says, to be hashed: the same as its [`Key`], without being written down first.
+    #[inline]
+    pub fn client<'a, 'r>(&'a self, attributes: &'a Attributes<'r>) -> impl Hash + use<'a, 'r> {
+        Client { key: &self.key, attributes }
+    }
+
     /// The limits that apply to a client: its own, its tier's, or those for everybody.
     #[inline]
-    pub fn limits(&self, key: &[Part<'_>], attributes: &Attributes<'_>) -> &CompiledLimits {
-        if let Some(limits) = self.overrides.get(key) {
+    pub fn limits(&self, attributes: &Attributes<'_>) -> &CompiledLimits {
+        if !self.overrides.is_empty()
+            && let Some(limits) = self.overrides.get(&self.key(attributes))
+        {
             return limits;
         }
         if let Some((number, tiers)) = &self.tiers
@@ -390,6 +405,30 @@ impl CompiledRule {
     pub fn all_limits(&self) -> impl Iterator<Item = u32> {
         let tiers = self.tiers.iter().flat_map(|(_, tiers)| tiers.values());
         std::iter::once(&self.limits).chain(tiers).chain(self.overrides.iter()).flat_map(CompiledLimits::numbers)
+    }
+}
+
+/// The key of a request.
+struct Client<'a, 'r> {
+    key: &'a KeySource,
+    attributes: &'a Attributes<'r>,
+}
+
+impl Hash for Client<'_, '_> {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self.key {
+            KeySource::Attributes(numbers) => {
+                state.write_usize(numbers.len());
+                for number in numbers {
+                    self.attributes.get(*number).map_or(Part::Absent, Attribute::part).hash(state);
+                }
+            }
+            KeySource::Entries(positions) => {
+                state.write_usize(positions.len());
+                positions.iter().for_each(|position| entry_part(self.attributes, *position).hash(state));
+            }
+        }
     }
 }
 
@@ -438,11 +477,11 @@ impl Compiler<'_, '_> {
         };
         let population = Population::of(&rule);
         let limits = std::mem::replace(&mut rule.limits, Limits::Unlimited);
-        let limits = self.limits(limits, &rule.name, population, "");
+        let limits = self.limits(limits, &rule, population, "");
         let tiers = rule.tiers.take().map(|tiers| {
             let number = self.names.number(&tiers.attribute);
             let compile = |(value, limits): (Box<str>, Limits)| {
-                let compiled = self.limits(limits, &rule.name, population, &format!("tier {value}"));
+                let compiled = self.limits(limits, &rule, population, &format!("tier {value}"));
                 (value, compiled)
             };
             (number, tiers.tiers.into_iter().map(compile).collect())
@@ -450,7 +489,7 @@ impl Compiler<'_, '_> {
         let mut overrides = Overrides::default();
         for one in std::mem::take(&mut rule.overrides) {
             let label = format!("client {:?}", one.client);
-            let limits = self.limits(one.limits, &rule.name, population, &label);
+            let limits = self.limits(one.limits, &rule, population, &label);
             overrides.insert(self.client(&rule, one.client), limits);
         }
         let cost = match &rule.cost {
@@ -462,6 +501,7 @@ impl Compiler<'_, '_> {
         };
         CompiledRule {
             conditions,
+            proven: None,
             key,
             limits,
             tiers,
@@ -474,13 +514,13 @@ impl Compiler<'_, '_> {
         }
     }
 
-    fn limits(&mut self, limits: Limits, rule: &str, population: Population, whose: &str) -> CompiledLimits {
+    fn limits(&mut self, limits: Limits, rule: &Rule, population: Population, whose: &str) -> CompiledLimits {
         let Limits::Each(limits) = limits else { return CompiledLimits::Unlimited };
         let start = self.limits.len();
         let single = limits.len() == 1;
         for (index, LimitRule { name, amount }) in limits.into_iter().enumerate() {
-            let id = self.lineage.id(population, whose, &amount);
-            let numbered = || if single { rule.into() } else { format!("{rule}.{}", index + 1).into() };
+            let id = self.lineage.id((population, &rule.cost), whose, &amount);
+            let numbered = || if single { rule.name.clone() } else { format!("{}.{}", rule.name, index + 1).into() };
             let name = name.unwrap_or_else(numbered);
             self.limits.push(CompiledLimit { id, name, amount, whose: whose.into(), predecessors: Vec::new() });
         }
@@ -490,7 +530,7 @@ impl Compiler<'_, '_> {
 
     /// The values of an override in the form that requests have. The entries of descriptors are texts, whatever their
     /// names.
-    fn client(&self, rule: &Rule, values: Vec<Box<str>>) -> Client {
+    fn client(&self, rule: &Rule, values: Vec<Box<str>>) -> Owner {
         let identity = &self.namespace.identity;
         let is_descriptor = matches!(rule.selector, Selector::Descriptor(_));
         let names = rule.key.iter().map(|name| if is_descriptor { "" } else { &**name });

@@ -29,6 +29,9 @@ enum Place<'a> {
     Network(u32, IpAddr, u8),
 }
 
+/// Where the patterns of a condition are filed: mostly there is one.
+type Places<'a> = SmallVec<[Place<'a>; 2]>;
+
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     /// By the number of the attribute.
@@ -49,8 +52,13 @@ struct AttributeIndex {
 }
 
 impl Index {
-    /// Files rules that are given by their conditions, in order.
-    pub(crate) fn new<'a>(rules: impl Iterator<Item = &'a [(u32, Condition)]> + Clone, attributes: usize) -> Index {
+    /// Files rules that are given by their conditions, in order. Says of each which attribute's condition is known to
+    /// hold when it is found.
+    pub(crate) fn new<'a>(
+        rules: impl Iterator<Item = &'a [(u32, Condition)]> + Clone,
+        attributes: usize,
+    ) -> (Index, Vec<Option<u32>>) {
+        let mut proven = Vec::new();
         let mut shared: HashMap<Place<'_>, usize, foldhash::fast::RandomState> = HashMap::default();
         for place in rules.clone().flatten().filter_map(|(number, condition)| places(*number, condition)).flatten() {
             *shared.entry(place).or_default() += 1;
@@ -59,13 +67,15 @@ impl Index {
             Index { attributes: (0..attributes).map(|_| AttributeIndex::default()).collect(), always: Vec::new() };
         for (rule, conditions) in (0_u32..).zip(rules) {
             let choices = conditions.iter().filter_map(|(number, condition)| places(*number, condition));
-            let company = |places: &Vec<Place<'_>>| places.iter().filter_map(|place| shared.get(place)).sum::<usize>();
-            match choices.min_by_key(company) {
+            let company = |places: &Places<'_>| places.iter().filter_map(|place| shared.get(place)).sum::<usize>();
+            let chosen = choices.min_by_key(company);
+            proven.push(chosen.as_deref().and_then(proven_by));
+            match chosen {
                 Some(places) => places.into_iter().for_each(|place| index.file(&place, rule)),
                 None => index.always.push(rule),
             }
         }
-        index
+        (index, proven)
     }
 
     fn file(&mut self, place: &Place<'_>, rule: u32) {
@@ -155,8 +165,16 @@ impl AttributeIndex {
     }
 }
 
+/// The attribute whose condition holds for whatever is found in these places. The beginning of a path is only a hint.
+fn proven_by(places: &[Place<'_>]) -> Option<u32> {
+    places.iter().try_fold(None, |_, place| match place {
+        Place::Exact(number, _) | Place::Network(number, ..) => Some(Some(*number)),
+        Place::Beginning(..) => None,
+    })?
+}
+
 /// Where a condition can be filed: under each of its patterns, or not at all.
-fn places(number: u32, condition: &Condition) -> Option<Vec<Place<'_>>> {
+fn places(number: u32, condition: &Condition) -> Option<Places<'_>> {
     let Condition::AnyOf(patterns) = condition else { return None };
     patterns
         .iter()

@@ -6,9 +6,10 @@
 //! when each next asks.
 
 use crate::compiled::{CompiledLimit, CompiledNamespace, CompiledRule};
-use crate::model::{Amount, Condition, Rule, Selector};
+use crate::model::{Amount, Condition, Cost, Rule, Selector};
 use crate::pattern::Pattern;
 use siphasher::sip::SipHasher13;
+use smallvec::SmallVec;
 use std::hash::Hasher;
 use std::time::Duration;
 use tollgate_limit::{Limit, Time};
@@ -44,11 +45,19 @@ impl<'a> Lineage<'a> {
         Lineage { namespace, before, now, met: HashMap::default() }
     }
 
-    /// What the buckets of a limit are known by. The same limit on the same clients for a second time has its
-    /// own, or a request would pay twice into one bucket.
-    pub(crate) fn id(&mut self, population: Population, whose: &str, amount: &Amount) -> u64 {
+    /// What the buckets of a limit are known by: also what is counted, so that a limit on requests and one on bytes can
+    /// change places. The same limit on the same clients for a second time has its own, or a request would pay twice
+    /// into one bucket.
+    pub(crate) fn id(&mut self, (population, cost): (Population, &Cost), whose: &str, amount: &Amount) -> u64 {
         let mut id = Id::default();
-        id.add(self.namespace).add_number(population.0).add(whose).add(&amount.to_string());
+        id.add(self.namespace).add_number(population.0).add(whose);
+        match amount {
+            Amount::Limit { text, .. } => id.add(text),
+            Amount::Banned { .. } => id.add(&amount.to_string()),
+        };
+        if *cost != Cost::Asked {
+            id.add(&format!("{cost:?}"));
+        }
         let id = id.finish();
         let times = self.met.entry(id).or_default();
         *times += 1;
@@ -128,7 +137,7 @@ fn ancestors<'a>(before: &'a [CompiledRule], rules: &[CompiledRule]) -> Vec<Opti
 
 /// The numbers of all limits of a rule, as they are written.
 fn in_order(rule: Option<&CompiledRule>) -> impl Iterator<Item = u32> {
-    let mut numbers: Vec<u32> = rule.into_iter().flat_map(CompiledRule::all_limits).collect();
+    let mut numbers: SmallVec<[u32; 8]> = rule.into_iter().flat_map(CompiledRule::all_limits).collect();
     numbers.sort_unstable();
     numbers.into_iter()
 }

@@ -7,7 +7,7 @@ use std::hash::BuildHasher;
 use std::net::IpAddr;
 
 /// The values of a client's key, as they stand in an override.
-pub(crate) type Client = Vec<OwnedPart>;
+pub(crate) type Owner = Vec<OwnedPart>;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum OwnedPart {
@@ -27,28 +27,27 @@ impl OwnedPart {
 /// Found by keys that are only borrowed.
 #[derive(Debug, Default)]
 pub(crate) struct Overrides {
-    clients: HashTable<(Client, CompiledLimits)>,
+    clients: HashTable<(Owner, CompiledLimits)>,
     hasher: foldhash::fast::RandomState,
 }
 
 impl Overrides {
     /// Adds a client that is not there yet.
-    pub(crate) fn insert(&mut self, client: Client, limits: CompiledLimits) {
-        let hash = |client: &Client| {
+    pub(crate) fn insert(&mut self, client: Owner, limits: CompiledLimits) {
+        let hash = |client: &Owner| {
             let parts: Vec<Part<'_>> = client.iter().map(OwnedPart::part).collect();
             self.hasher.hash_one(Key::new(&parts))
         };
         self.clients.insert_unique(hash(&client), (client, limits), |(client, _)| hash(client));
     }
 
-    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.clients.is_empty()
+    }
+
     pub(crate) fn get(&self, key: &[Part<'_>]) -> Option<&CompiledLimits> {
-        if self.clients.is_empty() {
-            return None;
-        }
-        let same = |client: &Client| {
-            client.len() == key.len() && client.iter().zip(key).all(|(own, part)| own.part() == *part)
-        };
+        let same =
+            |client: &Owner| client.len() == key.len() && client.iter().zip(key).all(|(own, part)| own.part() == *part);
         self.clients.find(self.hasher.hash_one(Key::new(key)), |(client, _)| same(client)).map(|(_, limits)| limits)
     }
 

@@ -50,5 +50,5 @@ fn overrides_of_descriptors_apply_to_what_was_sent() {
     let attributes = [("ip", "10.0.0.1".into()), ("path", "/a/".into())];
     let attributes = namespace.attributes(&Request::new("n", &attributes));
     let rule = &namespace.rules()[0];
-    assert_eq!(*rule.limits(&rule.key(&attributes), &attributes), CompiledLimits::Unlimited);
+    assert_eq!(*rule.limits(&attributes), CompiledLimits::Unlimited);
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tollgate_limit::{Decision, Limit, Op, Outcome, Reservation, Retry, Table, Time};
 use tollgate_rules::identity::{Key, Part};
 use tollgate_rules::model::{Amount, Cost, NoMatch, OnFailure, Over, Rule, Shared};
-use tollgate_rules::{Attributes, CompiledLimit, CompiledLimits, CompiledNamespace, Request};
+use tollgate_rules::{Attributes, CompiledLimit, CompiledLimits, CompiledNamespace, CompiledRule, Request};
 
 /// Where a client's state is kept: the limit's id and the key's fingerprint.
 pub(super) type Bucket = (u64, u64);
@@ -70,7 +70,12 @@ impl Unreturned {
     /// does not take, either.
     pub(super) fn give_back(&mut self, rules: &Rules, table: &Table) {
         let (id, client) = self.bucket;
-        let is_heir = |limit: &&CompiledLimit| limit.id == id || limit.predecessors.iter().any(|old| old.id == id);
+        // Requests in flight may also have carried what was in it back to a predecessor. Where there is none, the tokens
+        // have come back by themselves.
+        let is_heir = |limit: &&CompiledLimit| {
+            let mut predecessors = limit.predecessors.iter();
+            limit.id == id && predecessors.len() > 0 || predecessors.any(|old| old.id == id)
+        };
         let heir = rules.compiled.namespaces().iter().flat_map(CompiledNamespace::limits).find(is_heir);
         if let Some(limit) = heir
             && let Amount::Limit { limit: amount, .. } = &limit.amount
@@ -319,14 +324,15 @@ impl Plan {
 
     /// Forgets what was spent in every bucket that is the client's own, and says how many those are.
     pub(super) fn reset(&self, table: &Table, now: Time) -> usize {
-        let own = self.checks.iter().filter(|check| !self.is_anybodys(check, table));
-        let own = own.filter_map(|check| Some((check, local(&self.rules, check)?)));
-        own.map(|(check, (limit, amount))| {
+        let mut buckets = 0;
+        for check in self.checks.iter().filter(|check| !self.is_anybodys(check, table)) {
+            let Some((limit, amount)) = local(&self.rules, check) else { continue };
             // What was spent of a limit before this one would otherwise come back.
             carry_over(limit, amount, check.client, table, now);
-            table.decide(&bucket(limit, check), amount, Op::Reset, now)
-        })
-        .count()
+            let _ = table.decide(&bucket(limit, check), amount, Op::Reset, now);
+            buckets += 1;
+        }
+        buckets
     }
 
     /// Whether a bucket is shared by all whom nothing tells apart.
@@ -434,9 +440,8 @@ impl Finder<'_> {
             has_match = true;
             let Some(rule) = namespace.rule(rule_number) else { return };
             self.has_replacing |= !rule.replaces().is_empty();
-            let key = rule.key(&attributes);
-            let client = self.table.fingerprint(&Key::new(&key));
-            let limits = rule.limits(&key, &attributes);
+            let client = self.table.fingerprint(&rule.client(&attributes));
+            let limits = rule.limits(&attributes);
             if limits.numbers().is_empty() {
                 self.free.push((number, rule_number, client));
             }
@@ -445,6 +450,8 @@ impl Finder<'_> {
             }
             let check = new_check(part, rule.rule(), rule.cost(request.cost, &attributes));
             for limit in limits.numbers() {
+                // By the time that it is asked, it is there.
+                namespace.limit(limit).inspect(|limit| self.table.prefetch(&(limit.id, client)));
                 self.checks.push(Checked { namespace: number, rule: rule_number, limit, client, ..check });
             }
         });
@@ -469,7 +476,7 @@ impl Finder<'_> {
         let rules = self.rules;
         let replaces = |namespace: u32, rule: u32| {
             let rule = rules.compiled.get(namespace).and_then(|namespace| namespace.rule(rule));
-            rule.map(|rule| rule.replaces()).unwrap_or_default()
+            rule.map(CompiledRule::replaces).unwrap_or_default()
         };
         let here = self
             .checks

@@ -35,8 +35,12 @@ pub struct Applied {
 
 pub(super) fn explain(engine: &Engine, request: &Request<'_>, now: Time) -> Explanation {
     let verdict = engine.peek(request, now);
-    let rules =
-        verdict.plan.rules.compiled.namespace(request.namespace).map(|namespace| consider(namespace, request, &verdict));
+    let rules = verdict
+        .plan
+        .rules
+        .compiled
+        .namespace(request.namespace)
+        .map(|namespace| consider(namespace, request, &verdict));
     Explanation { rules: rules.unwrap_or_default(), verdict }
 }
 

@@ -1,6 +1,7 @@
 //! What the engine promises, held against a slow model that is obviously right.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+#![expect(clippy::indexing_slicing, reason = "so has one that finds less than it expects")]
 
 mod model;
 
@@ -156,7 +157,15 @@ fn assert_spent(engine: &Engine, admitted: &Admitted) {
             let rule = verdict.rule_of(check).unwrap();
             let spent = check.decision.limit - check.decision.remaining + check.decision.debt;
             let key = admitted.iter().find(|((name, client), _)| {
-                *name == &*rule.name && *client == if rule.key.is_empty() { 0 } else if *name == "teams" { user % 3 } else { user }
+                *name == &*rule.name
+                    && *client
+                        == if rule.key.is_empty() {
+                            0
+                        } else if *name == "teams" {
+                            user % 3
+                        } else {
+                            user
+                        }
             });
             assert_eq!(spent, key.map_or(0, |(_, cost)| *cost), "{} for user {user}", rule.name);
         }
@@ -260,7 +269,10 @@ descriptors: [{ key: id, rate_limit: { unit: hour, requests_per_unit: 5 } }]
 ",
     );
     let left = |value: Value<'_>| engine.check(&Request::new("d", &[("id", value)]), Time::ZERO).remaining();
-    assert_eq!((left(7.into()), left(8.into()), left(7.into()), left("7".into())), (Some(4), Some(4), Some(3), Some(2)));
+    assert_eq!(
+        (left(7.into()), left(8.into()), left(7.into()), left("7".into())),
+        (Some(4), Some(4), Some(3), Some(2))
+    );
 }
 
 #[test]
@@ -332,7 +344,11 @@ fn n8_statistics_stay_small_whatever_clients_send() {
     let (_, _, stats) = engine.snapshot().remove(0);
     assert_eq!(stats.counts.total(), 20_000);
     assert!(stats.top.len() <= 16, "{}", stats.top.len());
-    assert!(stats.top.iter().all(|key| key.name.len() <= 256 && !key.name.contains(char::is_control)), "{:?}", stats.top);
+    assert!(
+        stats.top.iter().all(|key| key.name.len() <= 256 && !key.name.contains(char::is_control)),
+        "{:?}",
+        stats.top
+    );
     assert!((16_000.0..25_000.0).contains(&stats.clients), "{}", stats.clients);
     assert_eq!(engine.table().memory(), memory);
 }

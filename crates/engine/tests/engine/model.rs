@@ -5,10 +5,13 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::time::Duration;
-use tollgate::{Action, Cell, Decision, Limit, Op, Reason, Time, Value};
+use tollgate::{Action, Cell, Decision, Limit, Op, Quota, Reason, Time, Value};
+
+/// How a limit is made of a quota.
+type Make = fn(Quota) -> Limit;
 
 /// Limits as they are written, and as they are.
-const KINDS: [(&str, fn(tollgate::Quota) -> Limit); 5] = [
+const KINDS: [(&str, Make); 5] = [
     ("", Limit::token_bucket),
     (" burst 9", Limit::token_bucket),
     (" using fixed-window", Limit::fixed_window),
@@ -121,7 +124,11 @@ pub(crate) fn numbered(rules: &[Written]) -> Vec<Written> {
 pub(crate) fn text(rules: &[Written]) -> String {
     let mut text = "namespace: n\nrules:\n".to_owned();
     let list = |limits: &[(u64, usize)]| {
-        limits.iter().map(|(count, kind)| format!("{count} per minute{}", KINDS[*kind].0)).collect::<Vec<_>>().join(", ")
+        limits
+            .iter()
+            .map(|(count, kind)| format!("{count} per minute{}", KINDS[*kind].0))
+            .collect::<Vec<_>>()
+            .join(", ")
     };
     for rule in numbered(rules) {
         let key = if rule.has_key { "user" } else { "" };
@@ -134,7 +141,8 @@ pub(crate) fn text(rules: &[Written]) -> String {
         rule.cost.inspect(|cost| write!(text, ", cost: {cost}").unwrap());
         let over = if rule.is_shadow { "shadow" } else { ["reject", "drop"][usize::from(rule.drops)] };
         let then = ["continue", "stop"][usize::from(rule.stops)];
-        write!(text, ", priority: {}, then: {then}, over: {over}, quota_mode: {}", rule.priority, rule.is_quota).unwrap();
+        write!(text, ", priority: {}, then: {then}, over: {over}, quota_mode: {}", rule.priority, rule.is_quota)
+            .unwrap();
         if let Some(other) = replaced(&rule, rules.len()) {
             write!(text, ", replaces: [rule-{other}]").unwrap();
         }
