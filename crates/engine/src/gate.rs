@@ -113,7 +113,7 @@ impl Tollgate {
     /// Decides about a request: it pays all limits that apply or none.
     #[inline]
     pub fn check(&self, request: &Request<'_>) -> Verdict {
-        self.engine.check(request, self.clock.now())
+        self.engine.check_by(std::slice::from_ref(request), || self.clock.now())
     }
 
     /// What [`check`](Self::check) would say. Takes nothing.

@@ -14,11 +14,42 @@ const FEW: usize = 12;
 /// Names, numbered in the order in which they were first mentioned.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    names: Vec<Box<str>>,
+    names: Vec<Name>,
     /// The numbers of the two that are understood.
     path: Option<u32>,
     ip: Option<u32>,
     numbers: HashMap<Box<str>, u32, foldhash::fast::RandomState>,
+}
+
+/// A name, with its length and its first bytes in a word, by which most can be told apart.
+#[derive(Debug)]
+struct Name {
+    head: u64,
+    text: Box<str>,
+}
+
+impl Name {
+    /// Whether this is the name, of which the head is known to be the same.
+    #[inline]
+    fn is(&self, name: &str) -> bool {
+        name.len() < 8 || *self.text == *name
+    }
+}
+
+/// The length and the first seven bytes: all there is of a short name.
+#[inline]
+fn head(name: &str) -> u64 {
+    let bytes = name.as_bytes();
+    let first = match (bytes.first_chunk(), bytes.first_chunk(), bytes.last_chunk()) {
+        (Some(eight), ..) => u64::from_le_bytes(*eight) & (1 << 56) - 1,
+        // Two halves, which may overlap.
+        (_, Some(first), Some(last)) => {
+            let shift = 8 * (bytes.len() - 4);
+            u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << shift
+        }
+        _ => bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)),
+    };
+    first | (bytes.len() as u64) << 56
 }
 
 impl Names {
@@ -33,7 +64,7 @@ impl Names {
             "ip" => self.ip = Some(number),
             _ => {}
         }
-        self.names.push(name.into());
+        self.names.push(Name { head: head(name), text: name.into() });
         self.numbers.insert(name.into(), number);
         number
     }
@@ -43,7 +74,8 @@ impl Names {
         if self.names.len() > FEW {
             return self.numbers.get(name).copied();
         }
-        (0..).zip(&self.names).find(|(_, known)| ***known == *name).map(|(number, _)| number)
+        let head = head(name);
+        (0..).zip(&self.names).find(|(_, known)| known.head == head && known.is(name)).map(|(number, _)| number)
     }
 
     #[inline]
@@ -60,7 +92,7 @@ impl Names {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
-        self.names.iter().map(|name| &**name)
+        self.names.iter().map(|name| &*name.text)
     }
 }
 

@@ -293,10 +293,15 @@ impl Plan {
                 _ => (refusal(over), Reason::OverLimit, decided),
             };
         }
-        let voting = self.checks.iter().filter(|check| !check.is_shadow);
-        let wait = voting.map(|check| check.decision.wait()).max().unwrap_or_default();
+        let (mut wait, mut tightest) = (Duration::ZERO, None::<(usize, &Decision)>);
+        for (index, check) in self.checks.iter().enumerate().filter(|(_, check)| !check.is_shadow) {
+            wait = wait.max(check.decision.wait());
+            if tightest.is_none_or(|(_, decision)| has_less_left(&check.decision, decision)) {
+                tightest = Some((index, &check.decision));
+            }
+        }
         let action = if wait.is_zero() { Action::Allow } else { Action::Wait(wait) };
-        (action, Reason::WithinLimits, self.tightest())
+        (action, Reason::WithinLimits, tightest.map(|(index, _)| index))
     }
 
     /// Of the checks that the request is refused by, the one that refuses for longest.
@@ -309,17 +314,6 @@ impl Plan {
         let plain = refusing.filter(|(_, check)| !check.is_quota_mode);
         // The first of several: rules are in order of priority.
         soonest.into_iter().chain(plain.rev()).max_by_key(|(_, check)| wait(check)).map(|(index, _)| index)
-    }
-
-    /// The check of which the least is left, in proportion.
-    fn tightest(&self) -> Option<usize> {
-        let mut tightest: Option<(usize, &Decision)> = None;
-        for (index, check) in self.checks.iter().enumerate().filter(|(_, check)| !check.is_shadow) {
-            if tightest.is_none_or(|(_, decision)| has_less_left(&check.decision, decision)) {
-                tightest = Some((index, &check.decision));
-            }
-        }
-        tightest.map(|(index, _)| index)
     }
 
     /// Forgets what was spent in every bucket that is the client's own, and says how many those are.
@@ -344,8 +338,7 @@ impl Plan {
 
     /// Adds the decision to the statistics of every rule that had a part in it.
     #[inline]
-    pub(super) fn count(&self, parts: &[Request<'_>]) {
-        let refused = self.otherwise.0 != Action::Allow || self.is_refused();
+    pub(super) fn count(&self, refused: bool, parts: &[Request<'_>]) {
         let mut rest = self.checks.as_slice();
         while let Some(first) = rest.first() {
             let same = |check: &&Checked| {
