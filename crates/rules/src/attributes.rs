@@ -41,7 +41,7 @@ impl Name {
 fn head(name: &str) -> u64 {
     let bytes = name.as_bytes();
     let first = match (bytes.first_chunk(), bytes.first_chunk(), bytes.last_chunk()) {
-        (Some(eight), ..) => u64::from_le_bytes(*eight) & (1 << 56) - 1,
+        (Some(eight), ..) => u64::from_le_bytes(*eight) & ((1 << 56) - 1),
         // Two halves, which may overlap.
         (_, Some(first), Some(last)) => {
             let shift = 8 * (bytes.len() - 4);

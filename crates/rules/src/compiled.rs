@@ -379,7 +379,7 @@ impl CompiledRule {
         }
     }
 
-    /// What [`key`](Self::key) says, to be hashed: the same as its [`Key`], without being written down first.
+    /// What [`key`](Self::key) says, to be hashed: the same as its [`Key`](crate::identity::Key), without being written down first.
     #[inline]
     pub fn client<'a, 'r>(&'a self, attributes: &'a Attributes<'r>) -> impl Hash + use<'a, 'r> {
         Client { key: &self.key, attributes }

@@ -1,6 +1,6 @@
 //! Behaviours that once broke.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot be set up has failed")]
 
 use tollgate_limit::Time;
 use tollgate_rules::{Compiled, CompiledLimits, Request, RuleSet, Source, Value};
