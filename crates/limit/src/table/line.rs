@@ -194,15 +194,15 @@ impl Slot<'_> {
     /// Writes the first word of the key that the slot was handed over to, over what the key before may still
     /// owe. Fails if it has been charged already; that charge then comes on top of what was owed.
     pub(crate) fn fill(&self, tag: Tag, word: u64) -> bool {
-        matches!(swap((self.word, self.tag), tag, self.seen_word, word), Some(Attempt::Done(())))
+        matches!(swap((self.word, self.tag), tag, self.seen_word, word), Ok(Attempt::Done(())))
     }
 }
 
 /// Changes the word of a slot that bears `tag`.
 #[inline(always)]
 pub(crate) fn update<R>(slot: (&AtomicU64, &AtomicU32), tag: Tag, step: &impl Fn(&mut u64) -> R) -> Attempt<(R, u64)> {
+    let mut before = slot.0.load(Ordering::Acquire);
     loop {
-        let before = slot.0.load(Ordering::Acquire);
         let mut after = before;
         let result = step(&mut after);
         if after == before {
@@ -211,24 +211,24 @@ pub(crate) fn update<R>(slot: (&AtomicU64, &AtomicU32), tag: Tag, step: &impl Fn
             return if still { Attempt::Done((result, after)) } else { Attempt::Moved };
         }
         match swap(slot, tag, before, after) {
-            Some(Attempt::Done(())) => return Attempt::Done((result, after)),
-            Some(Attempt::Moved) => return Attempt::Moved,
-            None => {}
+            Ok(Attempt::Done(())) => return Attempt::Done((result, after)),
+            Ok(Attempt::Moved) => return Attempt::Moved,
+            Err(changed) => before = changed,
         }
     }
 }
 
-/// Swaps the word and makes sure of the tag; `None` if the word had changed.
+/// Swaps the word and makes sure of the tag; fails with what the word had changed to.
 #[inline(always)]
-fn swap((word, tag): (&AtomicU64, &AtomicU32), owner: Tag, before: u64, after: u64) -> Option<Attempt<()>> {
-    word.compare_exchange(before, after, Ordering::SeqCst, Ordering::SeqCst).ok()?;
+fn swap((word, tag): (&AtomicU64, &AtomicU32), owner: Tag, before: u64, after: u64) -> Result<Attempt<()>, u64> {
+    word.compare_exchange(before, after, Ordering::SeqCst, Ordering::SeqCst)?;
     let found = tag.load(Ordering::SeqCst);
     if found == owner.0 || found == owner.0 | PENDING && call_off(tag, owner) {
-        return Some(Attempt::Done(()));
+        return Ok(Attempt::Done(()));
     }
     // If this fails the new key has charged on top, and pays for this one as well: strict, and rare.
     let _ = word.compare_exchange(after, before, Ordering::SeqCst, Ordering::SeqCst);
-    Some(Attempt::Moved)
+    Ok(Attempt::Moved)
 }
 
 /// Keeps a slot that was about to change hands.
