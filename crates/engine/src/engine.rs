@@ -1,11 +1,14 @@
 //! The one decision path: identify, match, decide, act.
 
 mod asking;
+mod counting;
 mod deciding;
 mod event;
 mod explain;
+mod finding;
 mod hold;
 mod in_force;
+mod queue;
 mod rules;
 mod verdict;
 

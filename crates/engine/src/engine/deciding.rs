@@ -1,18 +1,17 @@
 //! How a request is decided: all limits that apply are looked at, then each is taken, and what was taken is given
 //! back if a race makes one refuse after all.
 
+use super::queue::{patience, queued};
 use super::rules::Rules;
 use super::verdict::{Action, Checked, Reason, quotas_refuse, refusal};
-use crate::stats::{KeyName, Use};
 use arc_swap::Guard;
 use smallvec::SmallVec;
-use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_limit::{Decision, Limit, Op, Outcome, Reservation, Retry, Table, Time};
 use tollgate_rules::identity::{Key, Part};
-use tollgate_rules::model::{Amount, Cost, NoMatch, OnFailure, Over, Rule, Shared};
-use tollgate_rules::{Attributes, CompiledLimit, CompiledLimits, CompiledNamespace, CompiledRule, Request};
+use tollgate_rules::model::{Amount, Cost, OnFailure, Over, Rule};
+use tollgate_rules::{CompiledLimit, CompiledNamespace, Request};
 
 /// Where a client's state is kept: the limit's id and the key's fingerprint.
 pub(super) type Bucket = (u64, u64);
@@ -48,11 +47,11 @@ pub(super) struct Plan {
     pub(super) rules: Guard<Arc<Rules>>,
     pub(super) checks: SmallVec<[Checked; 4]>,
     /// Rules that apply and limit nothing: namespace, rule and client.
-    free: SmallVec<[(u32, u32, u64); 1]>,
+    pub(super) free: SmallVec<[(u32, u32, u64); 1]>,
     /// A rule that applies and says that nothing is limited.
     pub(super) unlimited: Option<(u32, u32)>,
     /// What to do where no limit applies.
-    otherwise: (Action, Reason),
+    pub(super) otherwise: (Action, Reason),
     pub(super) reservations: SmallVec<[Booked; 0]>,
     /// What there was no room for when it was given back.
     pub(super) unreturned: Vec<Unreturned>,
@@ -103,17 +102,6 @@ impl Plan {
             otherwise: (Action::Allow, Reason::UnknownNamespace),
             reservations: SmallVec::new(),
             unreturned: Vec::new(),
-        }
-    }
-
-    /// Finds out what applies.
-    #[inline]
-    pub(super) fn find(&mut self, table: &Table, parts: &[Request<'_>]) {
-        let Plan { rules, checks, free, unlimited, otherwise, .. } = self;
-        let mut finder = Finder { rules, table, checks, free, unlimited, otherwise, has_replacing: false };
-        parts.iter().enumerate().for_each(|(part, request)| finder.add(part, request));
-        if finder.has_replacing {
-            finder.drop_replaced();
         }
     }
 
@@ -336,60 +324,6 @@ impl Plan {
         table.fingerprint(&Key::new(&nobody)) == check.client
     }
 
-    /// Adds the decision to the statistics of every rule that had a part in it.
-    #[inline]
-    pub(super) fn count(&self, refused: bool, parts: &[Request<'_>]) {
-        let mut rest = self.checks.as_slice();
-        while let Some(first) = rest.first() {
-            let same = |check: &&Checked| {
-                (check.part, check.rule, check.namespace) == (first.part, first.rule, first.namespace)
-            };
-            let (group, after) = rest.split_at(rest.iter().take_while(same).count());
-            self.count_rule(first, group, refused, parts);
-            rest = after;
-        }
-        if !refused {
-            for (namespace, rule, client) in &self.free {
-                if let Some(stats) = self.rules.stats(*namespace, *rule) {
-                    stats.allowed(*client, None);
-                }
-            }
-        }
-    }
-
-    /// `group` is what the limits of one rule said.
-    fn count_rule(&self, first: &Checked, group: &[Checked], refused: bool, parts: &[Request<'_>]) {
-        let Some(stats) = self.rules.stats(first.namespace, first.rule) else { return };
-        let name = |name: &mut KeyName| self.name_key(first, parts, name);
-        let over = group.iter().any(|check| !check.decision.is_allowed());
-        let waits = group.iter().any(|check| !check.decision.wait().is_zero());
-        match (over, first.is_shadow) {
-            // In quota mode, too, a limit that is used up may have no say.
-            (true, is_shadow) if is_shadow || !refused => stats.shadowed(first.client, name),
-            (true, _) => stats.refused(first.client, name),
-            // It had room for a request that others refused.
-            (false, _) if refused => {}
-            (false, _) if waits => stats.waited(first.client),
-            (false, _) => {
-                let decisions = group.iter().map(|check| &check.decision);
-                let tightest = decisions.reduce(|one, other| if has_less_left(other, one) { other } else { one });
-                stats.allowed(first.client, tightest.map(Use::after));
-            }
-        }
-    }
-
-    /// Whom a check is about, for people.
-    fn name_key(&self, check: &Checked, parts: &[Request<'_>], name: &mut KeyName) {
-        let named = self.rules.compiled.get(check.namespace).zip(parts.get(check.part));
-        if let Some((namespace, request)) = named
-            && let Some(rule) = namespace.rule(check.rule)
-        {
-            let attributes = namespace.attributes(request);
-            // A name that does not fit is cut.
-            let _ = write!(name, "{}", Key::new(&rule.key(&attributes)));
-        }
-    }
-
     /// The rule, limit and encoded key of a check, for those who keep its state elsewhere.
     pub(super) fn elsewhere<'a>(
         &'a self,
@@ -406,111 +340,9 @@ impl Plan {
 }
 
 /// Compares what is left in proportion, without a division.
-fn has_less_left(one: &Decision, other: &Decision) -> bool {
+pub(super) fn has_less_left(one: &Decision, other: &Decision) -> bool {
     let product = |left: u64, limit: u64| u128::from(left) * u128::from(limit.max(1));
     product(one.remaining, other.limit) < product(other.remaining, one.limit)
-}
-
-/// Collects what applies to the parts of a request.
-struct Finder<'a> {
-    rules: &'a Rules,
-    table: &'a Table,
-    checks: &'a mut SmallVec<[Checked; 4]>,
-    free: &'a mut SmallVec<[(u32, u32, u64); 1]>,
-    unlimited: &'a mut Option<(u32, u32)>,
-    otherwise: &'a mut (Action, Reason),
-    has_replacing: bool,
-}
-
-impl Finder<'_> {
-    fn add(&mut self, part: usize, request: &Request<'_>) {
-        let Some(number) = self.rules.compiled.number(request.namespace) else { return };
-        let Some(namespace) = self.rules.compiled.get(number) else { return };
-        let mut attributes = Attributes::new(request);
-        namespace.resolve(&mut attributes);
-        let mut has_match = false;
-        namespace.each_match(&attributes, |rule_number| {
-            has_match = true;
-            let Some(rule) = namespace.rule(rule_number) else { return };
-            self.has_replacing |= !rule.replaces().is_empty();
-            let client = self.table.fingerprint(&rule.client(&attributes));
-            let limits = rule.limits(&attributes);
-            if limits.numbers().is_empty() {
-                self.free.push((number, rule_number, client));
-            }
-            if *limits == CompiledLimits::Unlimited {
-                *self.unlimited = Some((number, rule_number));
-            }
-            let check = new_check(part, rule.rule(), rule.cost(request.cost, &attributes));
-            for limit in limits.numbers() {
-                // By the time that it is asked, it is there.
-                namespace.limit(limit).inspect(|limit| self.table.prefetch(&(limit.id, client)));
-                self.checks.push(Checked { namespace: number, rule: rule_number, limit, client, ..check });
-            }
-        });
-        self.conclude(namespace, has_match);
-    }
-
-    /// What no limit says is said by the namespaces; one that refuses has the last word.
-    fn conclude(&mut self, namespace: &CompiledNamespace, has_match: bool) {
-        if *self.otherwise == (Action::Refuse(503), Reason::NoRule) {
-            return;
-        }
-        *self.otherwise = match (has_match, namespace.model().no_match) {
-            (true, _) => (Action::Allow, Reason::Unlimited),
-            (false, NoMatch::Refuse) => (Action::Refuse(503), Reason::NoRule),
-            (false, NoMatch::Allow) if self.otherwise.1 == Reason::Unlimited => *self.otherwise,
-            (false, NoMatch::Allow) => (Action::Allow, Reason::NoRule),
-        };
-    }
-
-    /// Drops the rules that others of the same request replace.
-    fn drop_replaced(&mut self) {
-        let rules = self.rules;
-        let replaces = |namespace: u32, rule: u32| {
-            let rule = rules.compiled.get(namespace).and_then(|namespace| namespace.rule(rule));
-            rule.map(CompiledRule::replaces).unwrap_or_default()
-        };
-        let here = self
-            .checks
-            .iter()
-            .map(|check| (check.namespace, check.rule))
-            .chain(self.free.iter().map(|free| (free.0, free.1)));
-        let replaced: SmallVec<[(u32, u32); 4]> = here
-            .flat_map(|(namespace, rule)| replaces(namespace, rule).iter().map(move |replaced| (namespace, *replaced)))
-            .collect();
-        if !replaced.is_empty() {
-            self.checks.retain(|check| !replaced.contains(&(check.namespace, check.rule)));
-            self.free.retain(|free| !replaced.contains(&(free.0, free.1)));
-            *self.unlimited = self.unlimited.filter(|unlimited| !replaced.contains(unlimited));
-        }
-    }
-}
-
-/// A check that has not been made yet, of no limit in particular.
-fn new_check(part: usize, rule: &Rule, cost: u64) -> Checked {
-    let decision = Decision {
-        outcome: Outcome::Allowed,
-        granted: 0,
-        limit: 0,
-        remaining: 0,
-        debt: 0,
-        reset_after: Duration::ZERO,
-    };
-    Checked {
-        part,
-        decision,
-        cost,
-        is_shadow: rule.over == Over::Shadow,
-        is_degraded: false,
-        is_asked: rule.shared == Shared::StoreExact,
-        is_open: false,
-        is_quota_mode: rule.quota_mode,
-        namespace: 0,
-        rule: 0,
-        limit: 0,
-        client: 0,
-    }
 }
 
 #[inline]
@@ -528,48 +360,13 @@ fn local<'a>(rules: &'a Rules, check: &Checked) -> Option<(&'a CompiledLimit, &'
     }
 }
 
-fn rule<'a>(rules: &'a Rules, check: &Checked) -> Option<&'a Rule> {
+pub(super) fn rule<'a>(rules: &'a Rules, check: &Checked) -> Option<&'a Rule> {
     Some(rules.compiled.get(check.namespace)?.rule(check.rule)?.rule())
 }
 
 /// Nothing passes, whatever it costs.
 fn ban(check: &mut Checked) {
     check.decision.outcome = Outcome::Refused(Retry::Never);
-}
-
-/// How long requests of a rule may be held, if it says so. Otherwise that is for its limits to say.
-#[inline]
-fn patience(rules: &Rules, check: &Checked) -> Option<Duration> {
-    match rule(rules, check)?.over {
-        Over::Queue { wait, depth: None } => Some(wait),
-        Over::Queue { wait, depth: Some(depth) } => Some(wait.min(queue_length(rules, check, depth))),
-        Over::Reject(_) | Over::Drop | Over::Shadow => None,
-    }
-}
-
-/// What a limit would say to a request that can be held for so long, by what it says to one whose wait is up to it.
-fn queued(outcome: Outcome, limit: &Limit, cost: u64, wait: Duration) -> Outcome {
-    let delay = match outcome {
-        Outcome::AllowedAfter(delay) => delay,
-        Outcome::Refused(Retry::After(longer)) => longer.saturating_add(limit.patience(cost, None)),
-        Outcome::Allowed | Outcome::Refused(Retry::Never) => return outcome,
-    };
-    match delay.checked_sub(limit.patience(cost, Some(wait))) {
-        None | Some(Duration::ZERO) => Outcome::AllowedAfter(delay),
-        Some(longer) => Outcome::Refused(Retry::After(longer)),
-    }
-}
-
-/// How long it takes until so many have left a queue.
-fn queue_length(rules: &Rules, check: &Checked, depth: u64) -> Duration {
-    let limit = rules.compiled.get(check.namespace).and_then(|namespace| namespace.limit(check.limit));
-    match limit.map(|limit| &limit.amount) {
-        Some(Amount::Limit { quota, .. }) => {
-            let nanos = quota.period().as_nanos().saturating_mul(depth.into()) / u128::from(quota.count());
-            Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-        }
-        _ => Duration::ZERO,
-    }
 }
 
 /// What is answered for a limit that is kept elsewhere and was not asked. Says whether to count here instead.
