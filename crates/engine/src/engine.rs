@@ -83,7 +83,8 @@ pub struct EngineBuilder {
 }
 
 impl EngineBuilder {
-    /// How many clients it counts at the same time, of all rules together. Each limit of each client takes 25.6 bytes.
+    /// How many buckets it keeps at the same time, of all rules together: each limit of each client has one, of 25.6
+    /// bytes.
     #[must_use]
     pub fn capacity(self, capacity: Capacity) -> EngineBuilder {
         EngineBuilder { capacity: Some(capacity), ..self }
@@ -107,7 +108,7 @@ impl EngineBuilder {
 }
 
 impl Engine {
-    /// An engine with these rules, for 100,000 clients at the same time.
+    /// An engine with these rules, for 100,000 buckets at the same time.
     pub fn new(rules: RuleSet, now: Time) -> Engine {
         Engine::builder().build(rules, now)
     }
@@ -236,7 +237,7 @@ impl Engine {
         replaced.retain(|rules| Arc::strong_count(rules) > 1);
     }
 
-    /// How often rules were replaced.
+    /// Which version of the rules is in force: 1 to begin with, and one more each time they are replaced.
     pub fn version(&self) -> u64 {
         self.rules.load().version
     }

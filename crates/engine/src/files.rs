@@ -49,6 +49,14 @@ impl std::error::Error for LoadError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Look(Vec<(PathBuf, u64, Option<SystemTime>, u64)>);
 
+/// Reads the rules of a file, or of all `.yaml`, `.yml` and `.json` files of a directory, without an engine.
+///
+/// # Errors
+/// What could not be read, or everything that is wrong with the rules.
+pub fn read_rules(path: impl AsRef<Path>) -> Result<RuleSet, LoadError> {
+    load(path.as_ref()).map(|(rules, _)| rules)
+}
+
 /// The rules of a file, or of all files of a directory, and what these looked like.
 pub(crate) fn load(path: &Path) -> Result<(RuleSet, Look), LoadError> {
     let (sources, look) = read(path).map_err(|(path, error)| LoadError::Unreadable { path, error })?;

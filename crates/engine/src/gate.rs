@@ -59,7 +59,7 @@ impl TollgateBuilder {
         TollgateBuilder { clock: Some(clock), ..self }
     }
 
-    /// How many clients it counts at the same time, of all rules together: 100,000 unless told otherwise.
+    /// How many buckets it keeps at the same time: each limit of each client has one. 100,000 unless told otherwise.
     #[must_use]
     pub fn capacity(self, capacity: Capacity) -> TollgateBuilder {
         TollgateBuilder { engine: self.engine.capacity(capacity), ..self }
@@ -155,7 +155,7 @@ impl Tollgate {
         self.engine.replace(rules, self.clock.now());
     }
 
-    /// Reads the rules again from where they are.
+    /// Reads the rules again from where they are. Does nothing if they are not from files.
     ///
     /// # Errors
     /// What could not be read, or everything that is wrong with the rules. The ones before stay in force.
@@ -183,7 +183,8 @@ impl Tollgate {
     }
 
     /// Reads the rules again whenever their files change, until the answer is dropped. Files are looked at every
-    /// second; what is wrong goes to the observer, and leaves the rules as they were.
+    /// second; what is wrong goes to the [observer](TollgateBuilder::observer) and nowhere else, and leaves the rules as
+    /// they were. Without files there is nothing to watch.
     pub fn watch(&self) -> Watch {
         self.watch_every(Duration::from_secs(1))
     }

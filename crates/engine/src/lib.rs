@@ -1,7 +1,7 @@
 //! The rate limiter that a service embeds.
 //!
-//! [`RateLimiter`] is one limit for everybody, [`KeyedRateLimiter`] one for every client. Both own a [`Clock`],
-//! decide without a lock, and can be asked from any thread.
+//! [`RateLimiter`] is one limit for everybody, [`KeyedRateLimiter`] one for every client, and [`Tollgate`] decides by
+//! rules in files. All own a [`Clock`], decide without a lock, and can be asked from any thread.
 //!
 //! ```
 //! use tollgate::RateLimiter;
@@ -15,6 +15,27 @@
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! By rules, which can change while the service runs:
+//!
+//! ```
+//! use tollgate::{Request, Tollgate};
+//!
+//! let tollgate = Tollgate::from_yaml("
+//! namespace: payments
+//! rules:
+//!   - name: login-attempts
+//!     match: { path: /login }
+//!     key: [ip]
+//!     limits: [5 per minute, 100 per day]
+//! ")?;
+//! let attributes = [("path", "/login".into()), ("ip", "192.0.2.1".into())];
+//! let verdict = tollgate.check(&Request::new("payments", &attributes));
+//! assert!(verdict.is_allowed());
+//! # Ok::<(), tollgate::Mistakes>(())
+//! ```
+//!
+//! With the feature `tower` it is a layer for axum, hyper and tonic (the module `tower`).
 
 mod clock;
 mod engine;
@@ -37,7 +58,7 @@ pub use engine::{
     Action, Answer, Applied, Booking, Checked, Considered, Engine, EngineBuilder, Event, Explanation, Hold, InForce,
     Pending, Question, Reason, Step, Verdict,
 };
-pub use files::LoadError;
+pub use files::{LoadError, read_rules};
 pub use gate::{Tollgate, TollgateBuilder};
 pub use keyed::{KeyedRateLimiter, KeyedRateLimiterBuilder};
 pub use limiter::{RateLimiter, RateLimiterBuilder};
@@ -47,7 +68,8 @@ pub use tollgate_limit::{
 };
 
 pub use tollgate_rules::{
-    CompiledNamespace, Dialect, Mistake, Mistakes, Request, RuleSet, Source, Value, identity, model,
+    CompiledLimit, CompiledNamespace, CompiledRule, Dialect, Glob, Mistake, Mistakes, PathGlob, Pattern, Regex,
+    Request, RuleSet, Source, Value, identity, json_schema, model,
 };
 pub use watch::Watch;
 

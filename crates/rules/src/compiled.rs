@@ -308,7 +308,7 @@ fn satisfies(attributes: &Attributes<'_>, number: u32, condition: &Condition) ->
 }
 
 impl CompiledRule {
-    /// What it says.
+    /// What it says, but for its limits, tiers and overrides: those are compiled away.
     #[inline]
     pub fn rule(&self) -> &Rule {
         &self.rule

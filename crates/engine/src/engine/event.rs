@@ -14,7 +14,7 @@ pub enum Event<'a> {
     },
     /// New rules are in force.
     RulesReplaced {
-        /// How often that has happened, from one.
+        /// Which version they are. The rules that it all began with are 1, so this is from 2.
         version: u64,
     },
     /// New rules were wrong. The ones before are still in force.

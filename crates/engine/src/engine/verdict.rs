@@ -150,7 +150,8 @@ impl Verdict {
         &self.plan.checks
     }
 
-    /// The rule that a check belongs to.
+    /// The rule that a check belongs to, without its limits, tiers and overrides: those are compiled away. What applied
+    /// is [`limit_of`](Self::limit_of).
     pub fn rule_of(&self, check: &Checked) -> Option<&Rule> {
         self.compiled_rule(check.namespace, check.rule).map(CompiledRule::rule)
     }

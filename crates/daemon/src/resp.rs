@@ -1,0 +1,8 @@
+//! RESP2 and RESP3: any language that has a Redis client has a client.
+
+pub mod command;
+pub mod decode;
+pub mod reply;
+mod server;
+
+pub use server::serve;

@@ -1,0 +1,232 @@
+//! Commands as Redis clients send them, taken from a buffer without copying.
+
+use smallvec::SmallVec;
+use std::fmt;
+
+/// The most arguments of one command.
+pub const MOST_ARGUMENTS: usize = 1024;
+
+/// The longest argument.
+pub const LONGEST_ARGUMENT: usize = 64 * 1024;
+
+/// The longest command that is typed into a plain connection.
+pub const LONGEST_LINE: usize = 64 * 1024;
+
+/// The longest command: its sender is refused before more of it is read.
+pub const LONGEST_COMMAND: usize = 256 * 1024;
+
+/// The arguments of a command, its name first.
+pub type Arguments<'a> = SmallVec<[&'a [u8]; 16]>;
+
+/// What is not RESP. The connection is of no further use: nobody knows where the next command begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// The number of arguments is no number, or too large.
+    ArrayLength,
+    /// The length of an argument is no number, or too large.
+    ArgumentLength,
+    /// Something else stands where an argument should be.
+    NotAnArgument(u8),
+    /// A line that never ends.
+    LongLine,
+    /// A quote that is never closed, or not followed by a space.
+    Quotes,
+    /// All arguments together are too long.
+    LongCommand,
+}
+
+/// In the words of Redis, so that those who know it know what is wrong.
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Protocol error: ")?;
+        match self {
+            Malformed::ArrayLength => f.write_str("invalid multibulk length"),
+            Malformed::ArgumentLength => f.write_str("invalid bulk length"),
+            Malformed::NotAnArgument(byte) => write!(f, "expected '$', got '{}'", byte.escape_ascii()),
+            Malformed::LongLine => f.write_str("too big inline request"),
+            Malformed::Quotes => f.write_str("unbalanced quotes in request"),
+            Malformed::LongCommand => f.write_str("too big request"),
+        }
+    }
+}
+
+/// A command at the beginning of a buffer.
+#[expect(clippy::large_enum_variant, reason = "the large one is nearly always meant, and stays where it is made")]
+#[derive(Debug, PartialEq, Eq)]
+pub enum Decoded<'a> {
+    /// It is whole. It takes so many bytes, and has no arguments if somebody only pressed return.
+    Command(Arguments<'a>, usize),
+    /// It was typed with quotes or escapes, which have to be undone first.
+    Typed(&'a [u8], usize),
+    /// There is more to come.
+    Incomplete,
+}
+
+/// Looks for a command at the beginning of what was received.
+///
+/// # Errors
+/// What is not RESP.
+pub fn decode(buffer: &[u8]) -> Result<Decoded<'_>, Malformed> {
+    match buffer.first() {
+        None => Ok(Decoded::Incomplete),
+        Some(b'*') => array(buffer),
+        Some(_) => line(buffer),
+    }
+}
+
+fn array(buffer: &[u8]) -> Result<Decoded<'_>, Malformed> {
+    let mut reader = Reader { buffer, at: 1 };
+    let Some(count) = reader.number().map_err(|()| Malformed::ArrayLength)? else { return Ok(Decoded::Incomplete) };
+    let count = usize::try_from(count).unwrap_or(0);
+    if count > MOST_ARGUMENTS {
+        return Err(Malformed::ArrayLength);
+    }
+    let mut arguments = Arguments::new();
+    for _ in 0..count {
+        match reader.argument()? {
+            Some(argument) => arguments.push(argument),
+            None if buffer.len() > LONGEST_COMMAND => return Err(Malformed::LongCommand),
+            None => return Ok(Decoded::Incomplete),
+        }
+    }
+    Ok(Decoded::Command(arguments, reader.at))
+}
+
+/// A command that somebody typed.
+fn line(buffer: &[u8]) -> Result<Decoded<'_>, Malformed> {
+    let Some(end) = buffer.iter().take(LONGEST_LINE).position(|byte| *byte == b'\n') else {
+        return if buffer.len() < LONGEST_LINE { Ok(Decoded::Incomplete) } else { Err(Malformed::LongLine) };
+    };
+    let line = buffer.get(..end).unwrap_or_default();
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if line.iter().any(|byte| matches!(byte, b'"' | b'\'')) {
+        return Ok(Decoded::Typed(line, end + 1));
+    }
+    let words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    Ok(Decoded::Command(words.take(MOST_ARGUMENTS).collect(), end + 1))
+}
+
+/// Undoes the quotes and escapes of a line that somebody typed.
+///
+/// # Errors
+/// A quote that is never closed, or not followed by a space.
+pub fn unquote(line: &[u8]) -> Result<Vec<Vec<u8>>, Malformed> {
+    let mut rest = line.trim_ascii_start();
+    let mut words = Vec::new();
+    while let Some(first) = rest.first() {
+        let (word, after) = match first {
+            b'"' => double_quoted(rest.get(1..).unwrap_or_default())?,
+            b'\'' => single_quoted(rest.get(1..).unwrap_or_default())?,
+            _ => {
+                let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
+                let (word, after) = rest.split_at(end);
+                (word.to_vec(), after)
+            }
+        };
+        if after.first().is_some_and(|byte| !byte.is_ascii_whitespace()) {
+            return Err(Malformed::Quotes);
+        }
+        words.push(word);
+        rest = after.trim_ascii_start();
+    }
+    Ok(words)
+}
+
+fn single_quoted(text: &[u8]) -> Result<(Vec<u8>, &[u8]), Malformed> {
+    let mut word = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = match rest {
+            [b'\\', b'\'', after @ ..] => {
+                word.push(b'\'');
+                after
+            }
+            [b'\'', after @ ..] => return Ok((word, after)),
+            [byte, after @ ..] => {
+                word.push(*byte);
+                after
+            }
+            [] => return Err(Malformed::Quotes),
+        };
+    }
+}
+
+fn double_quoted(text: &[u8]) -> Result<(Vec<u8>, &[u8]), Malformed> {
+    let mut word = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = match rest {
+            [b'\\', b'x', high, low, after @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                word.push(hexadecimal(*high) << 4 | hexadecimal(*low));
+                after
+            }
+            [b'\\', escaped, after @ ..] => {
+                word.push(match escaped {
+                    b'n' => b'\n',
+                    b'r' => b'\r',
+                    b't' => b'\t',
+                    b'b' => 8,
+                    b'a' => 7,
+                    other => *other,
+                });
+                after
+            }
+            [b'"', after @ ..] => return Ok((word, after)),
+            [byte, after @ ..] => {
+                word.push(*byte);
+                after
+            }
+            [] => return Err(Malformed::Quotes),
+        };
+    }
+}
+
+fn hexadecimal(digit: u8) -> u8 {
+    (digit as char).to_digit(16).and_then(|number| u8::try_from(number).ok()).unwrap_or(0)
+}
+
+struct Reader<'a> {
+    buffer: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// A number up to the end of the line; `None` if that has not come yet.
+    fn number(&mut self) -> Result<Option<i64>, ()> {
+        // The longest number and what ends it.
+        let rest = self.buffer.get(self.at..).unwrap_or_default();
+        let line = rest.get(..rest.len().min(22)).unwrap_or_default();
+        let Some(end) = line.iter().position(|byte| *byte == b'\r') else {
+            return if line.len() < 22 { Ok(None) } else { Err(()) };
+        };
+        let digits = line.get(..end).and_then(|digits| std::str::from_utf8(digits).ok()).ok_or(())?;
+        let number = digits.parse().map_err(|_| ())?;
+        match rest.get(end + 1) {
+            None => Ok(None),
+            Some(b'\n') => {
+                self.at += end + 2;
+                Ok(Some(number))
+            }
+            Some(_) => Err(()),
+        }
+    }
+
+    /// `$5\r\nhello\r\n`; `None` if it has not come as a whole yet.
+    fn argument(&mut self) -> Result<Option<&'a [u8]>, Malformed> {
+        match self.buffer.get(self.at) {
+            None => return Ok(None),
+            Some(b'$') => self.at += 1,
+            Some(other) => return Err(Malformed::NotAnArgument(*other)),
+        }
+        let Some(length) = self.number().map_err(|()| Malformed::ArgumentLength)? else { return Ok(None) };
+        let length = usize::try_from(length).ok().filter(|length| *length <= LONGEST_ARGUMENT);
+        let length = length.ok_or(Malformed::ArgumentLength)?;
+        let Some(bytes) = self.buffer.get(self.at..self.at + length + 2) else { return Ok(None) };
+        let (argument, end) = bytes.split_at(length);
+        if end != b"\r\n" {
+            return Err(Malformed::ArgumentLength);
+        }
+        self.at += length + 2;
+        Ok(Some(argument))
+    }
+}

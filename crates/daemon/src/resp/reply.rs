@@ -1,0 +1,74 @@
+//! Replies, appended to a buffer that goes out in one piece.
+
+use std::io::Write;
+
+/// Writes replies in RESP2, or RESP3 for those who said hello to it.
+#[derive(Debug, Default)]
+pub struct Replies {
+    bytes: Vec<u8>,
+    /// Whether maps are written as such.
+    pub is_resp3: bool,
+}
+
+impl Replies {
+    /// What has been written so far.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Forgets what was sent. Buffers that grew large are given back.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(16 * 1024);
+    }
+
+    /// `+OK`
+    pub fn simple(&mut self, text: &str) {
+        self.line(b'+', format_args!("{text}"));
+    }
+
+    /// `-ERR …`. Line breaks, which would end the reply, become spaces.
+    pub fn error(&mut self, text: &str) {
+        self.bytes.push(b'-');
+        self.bytes.extend(text.bytes().map(|byte| if byte == b'\r' || byte == b'\n' { b' ' } else { byte }));
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// `:7`
+    pub fn integer(&mut self, number: i64) {
+        self.line(b':', format_args!("{number}"));
+    }
+
+    /// A text of any bytes.
+    pub fn bulk(&mut self, text: &[u8]) {
+        self.line(b'$', format_args!("{}", text.len()));
+        self.bytes.extend_from_slice(text);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    /// Begins a list of so many replies.
+    pub fn array(&mut self, length: usize) {
+        self.line(b'*', format_args!("{length}"));
+    }
+
+    /// Begins so many pairs.
+    pub fn map(&mut self, pairs: usize) {
+        if self.is_resp3 {
+            self.line(b'%', format_args!("{pairs}"));
+        } else {
+            self.array(2 * pairs);
+        }
+    }
+
+    /// A list of numbers.
+    pub fn integers(&mut self, numbers: &[i64]) {
+        self.array(numbers.len());
+        numbers.iter().for_each(|number| self.integer(*number));
+    }
+
+    fn line(&mut self, kind: u8, text: std::fmt::Arguments<'_>) {
+        self.bytes.push(kind);
+        // Writing to memory cannot fail.
+        let _ = write!(self.bytes, "{text}\r\n");
+    }
+}
