@@ -29,6 +29,7 @@ use std::hash::RandomState;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tollgate_limit::{Capacity, Forgotten, Table, Time};
+use tollgate_rules::model::NoMatch;
 use tollgate_rules::{Request, RuleSet};
 
 /// Clients that are counted at the same time, unless told otherwise.
@@ -79,6 +80,7 @@ pub struct Engine {
 #[derive(Default)]
 pub struct EngineBuilder {
     capacity: Option<Capacity>,
+    unknown_namespaces: NoMatch,
     observer: Option<Observer>,
 }
 
@@ -90,6 +92,13 @@ impl EngineBuilder {
         EngineBuilder { capacity: Some(capacity), ..self }
     }
 
+    /// What becomes of requests of namespaces that nobody has rules for. They pass, unless told otherwise, and the
+    /// verdict says why.
+    #[must_use]
+    pub fn unknown_namespaces(self, unknown_namespaces: NoMatch) -> EngineBuilder {
+        EngineBuilder { unknown_namespaces, ..self }
+    }
+
     /// Calls this with everything that happens. It runs in the midst of decisions, so it had better be quick.
     #[must_use]
     pub fn observer(self, observer: impl Fn(&Event<'_>) + Send + Sync + 'static) -> EngineBuilder {
@@ -99,7 +108,7 @@ impl EngineBuilder {
     /// An engine with these rules.
     pub fn build(self, rules: RuleSet, now: Time) -> Engine {
         Engine {
-            rules: ArcSwap::from_pointee(Rules::new(rules, None, now)),
+            rules: ArcSwap::from_pointee(Rules::new(rules, None, self.unknown_namespaces, now)),
             table: Table::new(self.capacity.unwrap_or(Capacity::Keys(CLIENTS)), &RandomState::new()),
             replaced: Mutex::default(),
             observer: self.observer,
@@ -229,7 +238,7 @@ impl Engine {
     pub fn replace(&self, rules: RuleSet, now: Time) {
         let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.rules.load_full();
-        let after = Arc::new(Rules::new(rules, Some(&before), now));
+        let after = Arc::new(Rules::new(rules, Some(&before), before.unknown, now));
         let version = after.version;
         self.rules.store(after);
         self.tell(&Event::RulesReplaced { version });

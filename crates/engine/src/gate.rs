@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tollgate_limit::Capacity;
+use tollgate_rules::model::NoMatch;
 use tollgate_rules::{Mistakes, Request, RuleSet, Source};
 
 /// An [`Engine`] with a clock and, if they are in files, its rules: what a service embeds.
@@ -63,6 +64,13 @@ impl TollgateBuilder {
     #[must_use]
     pub fn capacity(self, capacity: Capacity) -> TollgateBuilder {
         TollgateBuilder { engine: self.engine.capacity(capacity), ..self }
+    }
+
+    /// What becomes of requests of namespaces that nobody has rules for. They pass, unless told otherwise, and the
+    /// verdict says why.
+    #[must_use]
+    pub fn unknown_namespaces(self, unknown_namespaces: NoMatch) -> TollgateBuilder {
+        TollgateBuilder { engine: self.engine.unknown_namespaces(unknown_namespaces), ..self }
     }
 
     /// Calls this with everything that happens. It runs in the midst of decisions, so it had better be quick.
@@ -172,7 +180,7 @@ impl Tollgate {
     /// Tells the observer why the rules before are still in force.
     pub(crate) fn complain(&self, error: &LoadError) {
         self.engine.tell(&match error {
-            LoadError::Unreadable { error, .. } => Event::RulesUnreadable { error },
+            LoadError::Unreadable { path, error } => Event::RulesUnreadable { path, error },
             LoadError::Wrong(mistakes) => Event::RulesRefused { mistakes },
         });
     }

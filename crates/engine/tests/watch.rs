@@ -63,7 +63,7 @@ fn open(path: &Path) -> (Tollgate, Told) {
     let observe = move |event: &Event<'_>| match event {
         Event::RulesReplaced { version } => book.0.lock().unwrap().push(format!("replaced {version}")),
         Event::RulesRefused { mistakes } => book.0.lock().unwrap().push(format!("refused {mistakes}")),
-        Event::RulesUnreadable { error } => book.0.lock().unwrap().push(format!("unreadable {error}")),
+        Event::RulesUnreadable { error, .. } => book.0.lock().unwrap().push(format!("unreadable {error}")),
         _ => {}
     };
     (Tollgate::builder().observer(observe).open(path).unwrap(), told)

@@ -1,6 +1,6 @@
 //! A request's attributes, as the rules of its namespace know them.
 
-use crate::identity::{Part, canonical, parse_address};
+use crate::identity::{Fingerprint, Part, canonical, fingerprint, parse_address};
 use crate::model::Identity;
 use crate::request::{Request, Value};
 use smallvec::SmallVec;
@@ -15,9 +15,10 @@ const FEW: usize = 12;
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     names: Vec<Name>,
-    /// The numbers of the two that are understood.
+    /// The numbers of those that are understood.
     path: Option<u32>,
     ip: Option<u32>,
+    api_key: Option<u32>,
     numbers: HashMap<Box<str>, u32, foldhash::fast::RandomState>,
 }
 
@@ -62,6 +63,7 @@ impl Names {
         match name {
             "path" => self.path = Some(number),
             "ip" => self.ip = Some(number),
+            "api_key" => self.api_key = Some(number),
             _ => {}
         }
         self.names.push(Name { head: head(name), text: name.into() });
@@ -83,6 +85,7 @@ impl Names {
         match Some(number) {
             path if path == self.path => Meaning::Path,
             ip if ip == self.ip => Meaning::Address,
+            secret if secret == self.api_key => Meaning::Secret,
             _ => Meaning::Text,
         }
     }
@@ -102,6 +105,7 @@ enum Meaning {
     Text,
     Path,
     Address,
+    Secret,
 }
 
 /// The attributes of one request that some rule mentions.
@@ -121,6 +125,8 @@ pub(crate) enum Attribute<'a> {
     /// In full, and the first one of its group.
     Address(IpAddr, IpAddr),
     Number(u64, Digits),
+    /// A secret, which is known by its fingerprint alone from here on.
+    Secret(Fingerprint),
 }
 
 impl<'a> Attributes<'a> {
@@ -176,7 +182,10 @@ impl<'a> Attribute<'a> {
                 Some(address) => Attribute::address(address, identity),
                 None => Attribute::Text(text.into()),
             },
-            (Value::Text(text), Meaning::Text) => Attribute::Text(text.into()),
+            (Value::Text(text), Meaning::Secret) if !Fingerprint::is_text(text) => {
+                Attribute::Secret(fingerprint(text.as_bytes()))
+            }
+            (Value::Text(text), Meaning::Text | Meaning::Secret) => Attribute::Text(text.into()),
             (Value::Address(address), _) => Attribute::address(address, identity),
             (Value::Number(number), _) => Attribute::Number(number, Digits::new(number)),
         }
@@ -192,6 +201,7 @@ impl<'a> Attribute<'a> {
         match self {
             Attribute::Text(text) => Some(text),
             Attribute::Number(_, digits) => Some(digits.as_str()),
+            Attribute::Secret(fingerprint) => Some(fingerprint.as_str()),
             Attribute::Address(..) => None,
         }
     }
@@ -200,7 +210,7 @@ impl<'a> Attribute<'a> {
         match self {
             Attribute::Address(address, _) => Some(*address),
             Attribute::Text(text) => parse_address(text),
-            Attribute::Number(..) => None,
+            Attribute::Number(..) | Attribute::Secret(_) => None,
         }
     }
 
@@ -209,7 +219,7 @@ impl<'a> Attribute<'a> {
         match self {
             Attribute::Number(number, _) => Some(*number),
             Attribute::Text(text) => text.parse().ok(),
-            Attribute::Address(..) => None,
+            Attribute::Address(..) | Attribute::Secret(_) => None,
         }
     }
 
@@ -218,6 +228,7 @@ impl<'a> Attribute<'a> {
         match self {
             Attribute::Text(text) => Part::Text(text),
             Attribute::Number(_, digits) => Part::Text(digits.as_str()),
+            Attribute::Secret(fingerprint) => Part::Text(fingerprint.as_str()),
             Attribute::Address(_, group) => Part::Address(*group),
         }
     }

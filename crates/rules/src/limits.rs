@@ -109,6 +109,11 @@ pub(crate) fn ban_text(period: Duration) -> String {
 
 fn rolling(quota_text: &str, options: &mut Options<'_>) -> Result<Amount, Wrong> {
     let quota: Quota = quota_text.trim_end().parse().map_err(at(0))?;
+    let has_burst = ["token-bucket", "leaky-bucket", "leaky-queue", "smooth-bursty"].contains(&options.algorithm);
+    if let Some(burst) = find_word(quota_text, "burst").filter(|_| !has_burst) {
+        let help = format!("leave the burst out: {} lets the count through at once", options.algorithm);
+        return Err(wrong(burst..quota_text.trim_end().len(), "this algorithm has no burst", help));
+    }
     let mut suffix = String::new();
     let limit = match options.algorithm {
         "fixed-window" => Limit::fixed_window(quota),

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 /// Something that asks leave: a namespace, and attributes in any order. Nothing of it is stored.
 ///
-/// Two attributes are understood: `ip` is an address, grouped as the namespace says, and `path` is brought to its
-/// normal form. All others are texts to be compared. Of several with the same name the first counts.
+/// Three attributes are understood: `ip` is an address, grouped as the namespace says; `path` is brought to its normal
+/// form; and `api_key` is a secret, of which only a fingerprint goes any further. All others are texts to be compared. Of several with the same name the first counts.
 ///
 /// ```
 /// use tollgate_rules::{Request, Value};

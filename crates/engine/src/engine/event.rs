@@ -24,6 +24,8 @@ pub enum Event<'a> {
     },
     /// New rules could not be read. The ones before are still in force.
     RulesUnreadable {
+        /// Which file or directory.
+        path: &'a std::path::Path,
         /// Why not.
         error: &'a std::io::Error,
     },
@@ -48,7 +50,9 @@ impl fmt::Debug for Event<'_> {
             }
             Event::RulesReplaced { version } => f.debug_struct("RulesReplaced").field("version", version).finish(),
             Event::RulesRefused { mistakes } => f.debug_struct("RulesRefused").field("mistakes", mistakes).finish(),
-            Event::RulesUnreadable { error } => f.debug_struct("RulesUnreadable").field("error", error).finish(),
+            Event::RulesUnreadable { path, error } => {
+                f.debug_struct("RulesUnreadable").field("path", path).field("error", error).finish()
+            }
             Event::Answered { namespace, took, failed } => f
                 .debug_struct("Answered")
                 .field("namespace", namespace)

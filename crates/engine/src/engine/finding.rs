@@ -35,7 +35,12 @@ struct Finder<'a> {
 
 impl Finder<'_> {
     fn add(&mut self, part: usize, request: &Request<'_>) {
-        let Some(number) = self.rules.compiled.number(request.namespace) else { return };
+        let Some(number) = self.rules.compiled.number(request.namespace) else {
+            if self.rules.unknown == NoMatch::Refuse {
+                *self.otherwise = (Action::Refuse(503), Reason::UnknownNamespace);
+            }
+            return;
+        };
         let Some(namespace) = self.rules.compiled.get(number) else { return };
         let mut attributes = Attributes::new(request);
         namespace.resolve(&mut attributes);
@@ -64,7 +69,7 @@ impl Finder<'_> {
 
     /// What no limit says is said by the namespaces; one that refuses has the last word.
     fn conclude(&mut self, namespace: &CompiledNamespace, has_match: bool) {
-        if *self.otherwise == (Action::Refuse(503), Reason::NoRule) {
+        if self.otherwise.0 != Action::Allow {
             return;
         }
         *self.otherwise = match (has_match, namespace.model().no_match) {

@@ -4,6 +4,7 @@ use crate::stats::{RuleSnapshot, RuleStats};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tollgate_limit::Time;
+use tollgate_rules::model::NoMatch;
 use tollgate_rules::{Compiled, RuleSet};
 
 /// One version of the rules.
@@ -11,13 +12,15 @@ use tollgate_rules::{Compiled, RuleSet};
 pub(super) struct Rules {
     pub(super) version: u64,
     pub(super) compiled: Compiled,
+    /// What becomes of requests of namespaces that nobody has rules for.
+    pub(super) unknown: NoMatch,
     /// By the numbers of namespaces and rules.
     stats: Vec<Vec<Arc<RuleStats>>>,
 }
 
 impl Rules {
     /// Rules of the same name go on counting where they were.
-    pub(super) fn new(set: RuleSet, before: Option<&Rules>, now: Time) -> Rules {
+    pub(super) fn new(set: RuleSet, before: Option<&Rules>, unknown: NoMatch, now: Time) -> Rules {
         let compiled = Compiled::new(set, before.map(|before| &before.compiled), now);
         let known: HashMap<(&str, &str), &Arc<RuleStats>> = before.into_iter().flat_map(Rules::each).collect();
         let namespaces = compiled.namespaces().iter().map(|namespace| {
@@ -26,7 +29,7 @@ impl Rules {
             namespace.rules().iter().map(|rule| stats(&rule.rule().name)).collect()
         });
         let stats = namespaces.collect();
-        Rules { version: before.map_or(1, |before| before.version + 1), compiled, stats }
+        Rules { version: before.map_or(1, |before| before.version + 1), compiled, unknown, stats }
     }
 
     pub(super) fn stats(&self, namespace: u32, rule: u32) -> Option<&RuleStats> {

@@ -126,8 +126,8 @@ impl Verdict {
         if self.is_allowed() {
             return None;
         }
-        // It was the strictest that decided.
-        self.deciding().map_or(Some(Duration::ZERO), |check| check.decision.retry_after())
+        // It was the strictest that decided. Where no limit did, waiting does not help.
+        self.deciding()?.decision.retry_after()
     }
 
     /// What is left of the tightest limit.

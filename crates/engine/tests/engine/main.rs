@@ -440,3 +440,34 @@ fn the_model_tells_shadowed_rules_from_others() {
     assert_eq!(second(&plain), Action::Refuse(429));
     assert_eq!(second(&Written { is_shadow: true, ..plain }), Action::Allow);
 }
+
+#[test]
+fn r6_unknown_namespaces_pass_unless_told_otherwise() {
+    let rules = || RuleSet::parse(&[Source::new("rules.yaml", "namespace: known\nrules: []\n")]).unwrap();
+    let request = Request::new("unknown", &[]);
+    let verdict = Engine::new(rules(), Time::ZERO).check(&request, Time::ZERO);
+    assert_eq!((verdict.action(), verdict.reason()), (Action::Allow, Reason::UnknownNamespace));
+    let strict = Engine::builder().unknown_namespaces(tollgate::model::NoMatch::Refuse).build(rules(), Time::ZERO);
+    let parts = [Request::new("known", &[]), request];
+    let verdict = strict.check_all(&parts, Time::ZERO);
+    assert_eq!((verdict.action(), verdict.reason()), (Action::Refuse(503), Reason::UnknownNamespace));
+    assert_eq!(verdict.retry_after(), None);
+    strict.replace(rules(), Time::ZERO);
+    assert!(!strict.check(&request, Time::ZERO).is_allowed(), "also after a change");
+}
+
+#[test]
+fn i1_an_api_key_is_known_by_its_fingerprint_wherever_it_comes_from() {
+    let print = tollgate::identity::fingerprint(b"hunter2");
+    let rules = format!(
+        "namespace: n\nrules: [{{ name: r, key: [api_key], limits: [1 per hour], \
+         overrides: [{{ client: {{ api_key: \"{print}\" }}, limits: [2 per hour] }}] }}]\n"
+    );
+    let engine = Engine::new(RuleSet::parse(&[Source::new("rules.yaml", rules)]).unwrap(), Time::ZERO);
+    let (raw, fingerprint) = ([("api_key", "hunter2".into())], [("api_key", (&*print).into())]);
+    assert!(engine.check(&Request::new("n", &raw), Time::ZERO).is_allowed());
+    assert!(engine.check(&Request::new("n", &fingerprint), Time::ZERO).is_allowed());
+    assert!(!engine.check(&Request::new("n", &raw), Time::ZERO).is_allowed());
+    let told = format!("{:?} {:?}", engine.snapshot(), engine.explain(&Request::new("n", &raw), Time::ZERO));
+    assert!(told.contains(&*print) && !told.contains("hunter2"), "{told}");
+}
