@@ -1,6 +1,6 @@
 //! Everything that the fuzzer was given or found, again, by the same checks.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot be set up has failed")]
+#![expect(clippy::indexing_slicing, reason = "a test that cannot be set up has failed")]
 
 #[path = "fuzzed/resp.rs"]
 mod fuzzed;

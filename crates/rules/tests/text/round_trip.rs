@@ -126,7 +126,7 @@ fn optional() -> impl Strategy<Value = Vec<String>> {
         any_text(),
         (any_text(), any::<i64>(), any::<f64>().prop_filter("JSON has no others", |n| n.is_finite()), any_name())
             .prop_map(|(text, whole, part, name)| format!(
-                "{{ a: [{text}, {whole}, {part:e}], {name}: {{ b: true, c: null }} }}"
+                "{{ no name is like this: [{text}, {whole}, {part:e}], {name}: {{ b: true, c: null }} }}"
             )),
     ];
     let cost = prop_oneof![
