@@ -26,6 +26,9 @@ const MOST_UNSENT: usize = 64 * 1024;
 /// How long a reply may take to be read.
 const WRITE_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long the last reply has to arrive.
+const PARTING: Duration = Duration::from_secs(1);
+
 /// How long after a failure to accept the next attempt is made, as when there are too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -80,9 +83,19 @@ async fn connection(mut stream: TcpStream, state: &State, mut stopped: watch::Re
         let outcome = decide(&mut received, state, &mut session, &mut replies, &mut stream).await;
         send(&mut stream, &mut replies).await?;
         if read == 0 || session.is_over || outcome? == Flow::Broken {
-            return stream.shutdown().await;
+            return part(stream).await;
         }
     }
+}
+
+/// Ends a connection so that the last reply arrives: closed with something unread, it would be reset, and the reply be
+/// lost on the way. Whoever goes on sending is not waited for.
+async fn part(mut stream: TcpStream) -> io::Result<()> {
+    stream.shutdown().await?;
+    let mut unread = [0; 4096];
+    let drain = async { while stream.read(&mut unread).await.is_ok_and(|read| read > 0) {} };
+    let _ = timeout(PARTING, drain).await;
+    Ok(())
 }
 
 #[derive(PartialEq, Eq)]
