@@ -26,7 +26,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 use std::{fs, mem};
-use tollgate::{Action, Engine, Hold, Reason, Request, RuleSet, Source, Time, Value, Verdict};
+use tollgate::{Action, Engine, Hold, Request, RuleSet, Source, Time, Value, Verdict};
 use tollgate_limit::parse_duration;
 
 /// What went wrong in a line.
@@ -277,15 +277,7 @@ fn describe(verdict: &Verdict) -> Vec<(&'static str, Option<String>)> {
         Action::Refuse(status) => format!("refuse {status}"),
         Action::Drop => "drop".to_owned(),
     };
-    let reason = match verdict.reason() {
-        Reason::UnknownNamespace => "unknown-namespace",
-        Reason::NoRule => "no-rule",
-        Reason::Unlimited => "unlimited",
-        Reason::WithinLimits => "within-limits",
-        Reason::OverLimit => "over-limit",
-        Reason::Banned => "banned",
-        Reason::Unavailable => "unavailable",
-    };
+    let reason = verdict.reason().name();
     let retry = match verdict.retry_after() {
         Some(wait) => Some(format!("{wait:?}")),
         None if verdict.is_allowed() => None,

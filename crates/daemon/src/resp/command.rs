@@ -5,7 +5,7 @@ use super::reply::Replies;
 use crate::state::State;
 use crate::throttle::Throttle;
 use smallvec::SmallVec;
-use tollgate::{Action, Reason, Request, Time, Value, Verdict};
+use tollgate::{Action, Request, Time, Value, Verdict};
 
 /// What one connection has said about itself.
 #[derive(Debug, Default)]
@@ -172,7 +172,7 @@ fn tell(verdict: &Verdict, replies: &mut Replies) {
     replies.bulk(b"rule");
     replies.bulk(verdict.rule().unwrap_or_default().as_bytes());
     replies.bulk(b"reason");
-    replies.bulk(reason(verdict.reason()).as_bytes());
+    replies.bulk(verdict.reason().name().as_bytes());
 }
 
 /// As HTTP would answer; 0 for a connection that is to be closed.
@@ -181,18 +181,6 @@ fn status(action: Action) -> i64 {
         Action::Allow | Action::Wait(_) => 200,
         Action::Refuse(status) => status.into(),
         Action::Drop => 0,
-    }
-}
-
-fn reason(reason: Reason) -> &'static str {
-    match reason {
-        Reason::UnknownNamespace => "unknown-namespace",
-        Reason::NoRule => "no-rule",
-        Reason::Unlimited => "unlimited",
-        Reason::WithinLimits => "within-limits",
-        Reason::OverLimit => "over-limit",
-        Reason::Banned => "banned",
-        Reason::Unavailable => "unavailable",
     }
 }
 

@@ -44,6 +44,21 @@ pub enum Reason {
     Unavailable,
 }
 
+impl Reason {
+    /// What every protocol calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::UnknownNamespace => "unknown-namespace",
+            Reason::NoRule => "no-rule",
+            Reason::Unlimited => "unlimited",
+            Reason::WithinLimits => "within-limits",
+            Reason::OverLimit => "over-limit",
+            Reason::Banned => "banned",
+            Reason::Unavailable => "unavailable",
+        }
+    }
+}
+
 /// What one limit said about a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Checked {
