@@ -48,13 +48,19 @@ fn time(operations: usize, run: &mut dyn FnMut()) -> f64 {
     start.elapsed().as_nanos() as f64 / operations as f64
 }
 
-/// Runs `work` on so many threads, which all begin at the same time, each with its number.
+/// Runs `work` on so many threads, which all begin at the same time, each with its number and on a core of its own:
+/// two that take turns on one core never meet. A single one is the caller's: to start another would be measured too.
 pub fn on_threads(threads: usize, work: impl Fn(usize) + Sync) {
+    if threads == 1 {
+        return work(0);
+    }
     let start = Barrier::new(threads);
+    let cores = core_affinity::get_core_ids().unwrap_or_default();
     std::thread::scope(|scope| {
         for thread in 0..threads {
-            let (start, work) = (&start, &work);
+            let (start, work, core) = (&start, &work, cores.get(thread).copied());
             scope.spawn(move || {
+                core.map(core_affinity::set_for_current);
                 start.wait();
                 work(thread);
             });
