@@ -9,7 +9,10 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tollgate::{RuleSet, Tollgate};
-use tollgate_daemon::{State, resp};
+use tollgate_daemon::State;
+use tollgate_daemon::access::Access;
+use tollgate_daemon::listen::{Door, Listener, Stop, listen};
+use tollgate_daemon::resp::RespServer;
 
 /// A rate limiter that any language can ask.
 #[derive(Debug, Parser)]
@@ -75,22 +78,25 @@ fn serve(options: &Serve) -> Result<(), Box<dyn std::error::Error>> {
         None => Tollgate::builder().build(RuleSet::default()),
     };
     let _watching = options.rules.as_ref().map(|_| tollgate.watch());
-    let state = Arc::new(State::new(tollgate, options.keys));
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(listen(options.resp, state))
+    let state = Arc::new(State::new(tollgate, options.keys, Access::default()));
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run(options.resp, state))
 }
 
-async fn listen(address: SocketAddr, state: Arc<State>) -> Result<(), Box<dyn std::error::Error>> {
+async fn run(address: SocketAddr, state: Arc<State>) -> Result<(), Box<dyn std::error::Error>> {
     let listener = TcpListener::bind(address).await.map_err(|error| format!("cannot listen on {address}: {error}"))?;
     let address = listener.local_addr()?;
     greet(address);
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let stop = async move {
+    let (stopper, stop) = Stop::new();
+    tokio::spawn(async move {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
-    };
-    resp::serve(listener, state, stop).await;
+        stopper.stop();
+    });
+    let server = Arc::new(RespServer::new(state, std::time::Duration::from_secs(300)));
+    listen(Listener::Tcp(listener), Door::default(), server, stop).await;
     Ok(())
 }
 

@@ -5,4 +5,4 @@ pub mod decode;
 pub mod reply;
 mod server;
 
-pub use server::serve;
+pub use server::RespServer;

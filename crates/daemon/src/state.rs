@@ -1,22 +1,57 @@
+use crate::access::Access;
+use crate::fault::Fault;
+use crate::holds::{HoldId, Holds};
+use crate::meters::Meters;
 use std::hash::RandomState;
-use tollgate::{Capacity, Engine, Table, Time, Tollgate};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tollgate::{Capacity, Engine, Request, Table, Time, Tollgate, Verdict};
+
+/// A reservation runs out after this, unless its client says otherwise, and after an hour at the latest.
+pub const RESERVED_FOR: Duration = Duration::from_secs(60);
+const LONGEST_RESERVATION: Duration = Duration::from_secs(3600);
 
 /// What all front ends share: the rules, and the buckets of those who bring their own rates.
 #[derive(Debug)]
 pub struct State {
     tollgate: Tollgate,
     buckets: Table,
+    holds: Holds,
+    access: Access,
+    meters: Meters,
+    is_stopping: AtomicBool,
+}
+
+/// What came of a reservation.
+#[derive(Debug)]
+pub enum Reserved {
+    /// It is open: what to settle it by, and how long to wait before going ahead.
+    Open(HoldId, Duration),
+    /// Nothing was taken, and this is why.
+    Refused(Box<Verdict>),
 }
 
 impl State {
-    /// With these rules, and room for so many keys that bring their own rate.
-    pub fn new(tollgate: Tollgate, keys: usize) -> State {
-        State { tollgate, buckets: Table::new(Capacity::Keys(keys), &RandomState::new()) }
+    /// With these rules, room for so many keys that bring their own rate, and these tokens for strangers.
+    pub fn new(tollgate: Tollgate, keys: usize, access: Access) -> State {
+        State {
+            tollgate,
+            buckets: Table::new(Capacity::Keys(keys), &RandomState::new()),
+            holds: Holds::default(),
+            access,
+            meters: Meters::default(),
+            is_stopping: AtomicBool::new(false),
+        }
     }
 
     /// What decides by rules.
     pub fn engine(&self) -> &Engine {
         self.tollgate.engine()
+    }
+
+    /// The rules and where they are from.
+    pub fn tollgate(&self) -> &Tollgate {
+        &self.tollgate
     }
 
     /// The buckets of `CL.THROTTLE`.
@@ -27,5 +62,62 @@ impl State {
     /// The only clock there is.
     pub fn now(&self) -> Time {
         self.tollgate.clock().now()
+    }
+
+    /// Who may ask from elsewhere.
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// What the front ends have done.
+    pub fn meters(&self) -> &Meters {
+        &self.meters
+    }
+
+    /// Whether new questions had better go elsewhere.
+    pub fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// Says so from now on.
+    pub fn begin_to_stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes an estimate, to be settled within `expires_after`: a minute, unless told otherwise.
+    ///
+    /// # Errors
+    /// Too many are open.
+    pub fn reserve(
+        &self,
+        request: &Request<'_>,
+        expires_after: Option<Duration>,
+        now: Time,
+    ) -> Result<Reserved, Fault> {
+        if !self.holds.has_room(now) {
+            return Err(Fault::TooManyReservations);
+        }
+        let expires_after = expires_after.unwrap_or(RESERVED_FOR).min(LONGEST_RESERVATION);
+        Ok(match self.engine().reserve(request, expires_after, now) {
+            Ok(hold) => {
+                let wait = hold.wait();
+                Reserved::Open(self.holds.keep(hold), wait)
+            }
+            Err(verdict) => Reserved::Refused(Box::new(verdict)),
+        })
+    }
+
+    /// Says what a reservation really was; 0 gives everything back.
+    ///
+    /// # Errors
+    /// There is no such reservation, or no longer.
+    pub fn settle(&self, id: HoldId, actual: u64, now: Time) -> Result<(), Fault> {
+        self.engine().settle(self.holds.take(id, now)?, actual, now);
+        Ok(())
+    }
+
+    /// How many reservations are open.
+    pub fn open_reservations(&self) -> usize {
+        self.holds.len()
     }
 }

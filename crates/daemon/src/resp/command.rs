@@ -2,61 +2,102 @@
 
 use super::decode::Arguments;
 use super::reply::Replies;
-use crate::state::State;
+use crate::answer::{Answer, milliseconds};
+use crate::fault::Fault;
+use crate::meters::Protocol;
+use crate::state::{Reserved, State};
 use crate::throttle::Throttle;
 use smallvec::SmallVec;
-use tollgate::{Action, Request, Time, Value, Verdict};
+use std::time::Duration;
+use tollgate::{Request, Time, Value};
 
 /// What one connection has said about itself.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Session {
     name: Vec<u8>,
+    /// Whether it was let in without a token.
+    is_trusted: bool,
+    /// Whether it has shown a token.
+    is_known: bool,
     /// Whether it has said goodbye.
     pub is_over: bool,
 }
+
+impl Session {
+    /// Of a peer that needs a token unless it is trusted.
+    pub fn new(is_trusted: bool) -> Session {
+        Session { name: Vec::new(), is_trusted, is_known: false, is_over: false }
+    }
+}
+
+/// What came of a command: its replies are written, or there is a fault to be.
+type Done = Result<(), Fault>;
 
 /// Answers one command.
 pub fn run(state: &State, session: &mut Session, arguments: &Arguments<'_>, now: Time, replies: &mut Replies) {
     let Some((name, arguments)) = arguments.split_first() else { return };
     let mut upper: SmallVec<[u8; 16]> = SmallVec::from_slice(name);
     upper.make_ascii_uppercase();
-    match upper.as_slice() {
-        b"CL.THROTTLE" => throttle(state, arguments, now, replies, Dialect::Cell),
-        b"THROTTLE" => throttle(state, arguments, now, replies, Dialect::Crab),
-        b"CHECK" => check(state, arguments, now, replies),
-        b"PEEK" => peek(state, arguments, now, replies),
-        b"RESET.CLIENT" => reset(state, arguments, now, replies),
-        b"EXPLAIN" => explain(state, arguments, now, replies),
-        b"PING" => ping(arguments, replies),
-        b"ECHO" => echo(arguments, replies),
-        b"HELLO" => hello(session, arguments, replies),
-        b"CLIENT" => client(session, arguments, replies),
-        b"COMMAND" => replies.array(0),
-        b"INFO" => info(state, replies),
-        b"SELECT" => select(arguments, replies),
-        b"RESET" => {
-            (*session, replies.is_resp3) = (Session::default(), false);
-            replies.simple("RESET");
-        }
-        b"AUTH" => replies.error("ERR AUTH called without any password configured; leave it out"),
-        b"QUIT" => {
-            session.is_over = true;
-            replies.simple("OK");
-        }
-        _ => unknown(name, replies),
+    if let Err(fault) = answer(state, session, (&upper, arguments), now, replies) {
+        state.meters().of(Protocol::Resp).fault(&fault);
+        replies.error(&format!("{} {fault}", fault.resp()));
     }
 }
 
-fn unknown(name: &[u8], replies: &mut Replies) {
-    let name = name.get(..name.len().min(64)).unwrap_or_default();
-    replies.error(&format!(
-        "ERR unknown command '{}'; there are CL.THROTTLE, THROTTLE, CHECK, PEEK, RESET.CLIENT, EXPLAIN, PING, INFO",
-        name.escape_ascii()
-    ));
+fn answer(
+    state: &State,
+    session: &mut Session,
+    (name, arguments): (&[u8], &[&[u8]]),
+    now: Time,
+    replies: &mut Replies,
+) -> Done {
+    match name {
+        b"AUTH" => return auth(state, session, arguments, replies),
+        b"HELLO" => return hello(state, session, arguments, replies),
+        b"QUIT" => session.is_over = true,
+        _ if !session.is_trusted && !session.is_known => return Err(Fault::NoToken),
+        _ => {}
+    }
+    match name {
+        b"CL.THROTTLE" => throttle(state, arguments, now, replies, Dialect::Cell),
+        b"THROTTLE" => throttle(state, arguments, now, replies, Dialect::Crab),
+        b"CHECK" => tell(&Answer::new(&state.engine().check(&request(arguments)?.borrow(), now)), replies),
+        b"PEEK" => tell(&Answer::new(&state.engine().peek(&request(arguments)?.borrow(), now)), replies),
+        b"RESERVE" => return reserve(state, arguments, now, replies),
+        b"SETTLE" => return settle(state, arguments, now, replies),
+        b"REFUND" => return refund(state, arguments, now, replies),
+        b"RESET.CLIENT" => replies.count(state.engine().reset(&request(arguments)?.borrow(), now)),
+        b"EXPLAIN" => {
+            replies.bulk(state.engine().explain(&request(arguments)?.borrow(), now).to_string().as_bytes());
+        }
+        b"PING" => return ping(arguments, replies),
+        b"ECHO" => return echo(arguments, replies),
+        b"CLIENT" => return client(session, arguments, replies),
+        b"COMMAND" => replies.array(0),
+        b"INFO" => info(state, replies),
+        b"SELECT" => return select(arguments, replies),
+        b"RESET" => {
+            (*session, replies.is_resp3) = (Session::new(session.is_trusted), false);
+            replies.simple("RESET");
+        }
+        b"QUIT" => replies.simple("OK"),
+        _ => return Err(unknown(name)),
+    }
+    Ok(())
 }
 
-fn wrong_arity(name: &str, usage: &str, replies: &mut Replies) {
-    replies.error(&format!("ERR wrong number of arguments for '{name}' command; usage: {usage}"));
+fn unknown(name: &[u8]) -> Fault {
+    let name = name.get(..name.len().min(64)).unwrap_or_default().to_ascii_lowercase();
+    let text = format!(
+        "unknown command '{}'; there are CL.THROTTLE, THROTTLE, CHECK, PEEK, RESERVE, SETTLE, REFUND, RESET.CLIENT, EXPLAIN, \
+         PING, INFO",
+        name.escape_ascii()
+    );
+    Fault::Unknown(text.into())
+}
+
+fn wrong_arity(name: &str, usage: &str) -> Fault {
+    Fault::Malformed(format!("wrong number of arguments for '{name}' command; usage: {usage}").into())
 }
 
 /// Whose numbers are answered.
@@ -103,113 +144,143 @@ fn integer(text: &[u8]) -> Result<i64, String> {
     })
 }
 
-const CHECK_USAGE: &str = "CHECK namespace cost [attribute value ...]";
-
-/// The attributes of a request.
-type Attributes<'a> = SmallVec<[(&'a str, Value<'a>); 8]>;
+const USAGE: &str = "CHECK namespace cost [attribute value ...]";
+const RESERVE_USAGE: &str = "RESERVE namespace cost milliseconds [attribute value ...]";
 
 /// `namespace cost [attribute value ...]`
-fn with_request(arguments: &[&[u8]], replies: &mut Replies, answer: impl FnOnce(&Request<'_>, &mut Replies)) {
-    match parse_request(arguments) {
-        Ok((namespace, cost, attributes)) => answer(&Request::new(namespace, &attributes).with_cost(cost), replies),
-        Err(error) => replies.error(&error),
+struct Asked<'a> {
+    namespace: &'a str,
+    cost: u64,
+    attributes: SmallVec<[(&'a str, Value<'a>); 8]>,
+}
+
+impl Asked<'_> {
+    fn borrow(&self) -> Request<'_> {
+        Request::new(self.namespace, &self.attributes).with_cost(self.cost)
     }
 }
 
-fn parse_request<'a>(arguments: &[&'a [u8]]) -> Result<(&'a str, u64, Attributes<'a>), String> {
-    let text = |bytes: &'a [u8]| std::str::from_utf8(bytes).map_err(|_| "ERR arguments are UTF-8".to_owned());
-    let [namespace, cost, rest @ ..] = arguments else {
-        return Err(format!("ERR wrong number of arguments; usage: {CHECK_USAGE}"));
-    };
+fn request<'a>(arguments: &[&'a [u8]]) -> Result<Asked<'a>, Fault> {
+    let [namespace, cost, rest @ ..] = arguments else { return Err(wrong_arity("check", USAGE)) };
+    asked(namespace, cost, rest, USAGE)
+}
+
+fn asked<'a>(namespace: &'a [u8], cost: &[u8], rest: &[&'a [u8]], usage: &str) -> Result<Asked<'a>, Fault> {
     let (pairs, []) = rest.as_chunks::<2>() else {
-        return Err(format!("ERR an attribute without a value; usage: {CHECK_USAGE}"));
+        return Err(Fault::Malformed(format!("an attribute without a value; usage: {usage}").into()));
     };
-    let cost = text(cost)?.parse().map_err(|_| "ERR the cost is a whole number from 0".to_owned())?;
-    let attributes: Result<Attributes<'a>, String> =
-        pairs.iter().map(|[name, value]| Ok((text(name)?, Value::Text(text(value)?)))).collect();
-    Ok((text(namespace)?, cost, attributes?))
+    let pair = |[name, value]: &[&'a [u8]; 2]| Ok((text(name)?, Value::Text(text(value)?)));
+    let attributes = pairs.iter().map(pair).collect::<Result<_, Fault>>()?;
+    Ok(Asked { namespace: text(namespace)?, cost: whole(cost, "the cost")?, attributes })
 }
 
-fn check(state: &State, arguments: &[&[u8]], now: Time, replies: &mut Replies) {
-    with_request(arguments, replies, |request, replies| tell(&state.engine().check(request, now), replies));
+fn text(bytes: &[u8]) -> Result<&str, Fault> {
+    std::str::from_utf8(bytes).map_err(|_| Fault::Malformed("arguments are UTF-8".into()))
 }
 
-fn peek(state: &State, arguments: &[&[u8]], now: Time, replies: &mut Replies) {
-    with_request(arguments, replies, |request, replies| tell(&state.engine().peek(request, now), replies));
+fn whole(bytes: &[u8], what: &str) -> Result<u64, Fault> {
+    text(bytes)?.parse().map_err(|_| Fault::Malformed(format!("{what} is a whole number from 0").into()))
 }
 
-fn reset(state: &State, arguments: &[&[u8]], now: Time, replies: &mut Replies) {
-    with_request(arguments, replies, |request, replies| {
-        let buckets = state.engine().reset(request, now);
-        replies.integer(i64::try_from(buckets).unwrap_or(i64::MAX));
-    });
-}
-
-fn explain(state: &State, arguments: &[&[u8]], now: Time, replies: &mut Replies) {
-    with_request(arguments, replies, |request, replies| {
-        replies.bulk(state.engine().explain(request, now).to_string().as_bytes());
-    });
-}
-
-/// What a verdict says, as names and values.
-fn tell(verdict: &Verdict, replies: &mut Replies) {
-    let milliseconds =
-        |wait: std::time::Duration| i64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
-    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-    let decision = verdict.deciding().map(|check| check.decision);
-    replies.map(9);
-    let mut pair = |name: &str, value: i64| {
-        replies.bulk(name.as_bytes());
-        replies.integer(value);
-    };
-    pair("allowed", i64::from(verdict.is_allowed()));
-    pair("status", status(verdict.action()));
-    pair("limit", decision.map_or(-1, |decision| number(decision.limit)));
-    pair("remaining", decision.map_or(-1, |decision| number(decision.remaining)));
-    pair("wait_ms", milliseconds(verdict.wait()));
-    pair("retry_after_ms", verdict.retry_after().map_or(-1, milliseconds));
-    pair("reset_after_ms", decision.map_or(-1, |decision| milliseconds(decision.reset_after)));
-    replies.bulk(b"rule");
-    replies.bulk(verdict.rule().unwrap_or_default().as_bytes());
-    replies.bulk(b"reason");
-    replies.bulk(verdict.reason().name().as_bytes());
-}
-
-/// As HTTP would answer; 0 for a connection that is to be closed.
-fn status(action: Action) -> i64 {
-    match action {
-        Action::Allow | Action::Wait(_) => 200,
-        Action::Refuse(status) => status.into(),
-        Action::Drop => 0,
+fn reserve(state: &State, arguments: &[&[u8]], now: Time, replies: &mut Replies) -> Done {
+    let [namespace, cost, expires, rest @ ..] = arguments else { return Err(wrong_arity("reserve", RESERVE_USAGE)) };
+    let asked = asked(namespace, cost, rest, RESERVE_USAGE)?;
+    let expires = Duration::from_millis(whole(expires, "the time to settle it within")?);
+    match state.reserve(&asked.borrow(), Some(expires), now)? {
+        Reserved::Refused(verdict) => tell(&Answer::new(&verdict), replies),
+        Reserved::Open(id, wait) => {
+            replies.map(4);
+            replies.pair("allowed", 1);
+            replies.pair("status", 200);
+            replies.pair("wait_ms", number(milliseconds(wait)));
+            replies.bulk(b"reservation");
+            replies.bulk(id.to_string().as_bytes());
+        }
     }
+    Ok(())
 }
 
-fn ping(arguments: &[&[u8]], replies: &mut Replies) {
+fn settle(state: &State, arguments: &[&[u8]], now: Time, replies: &mut Replies) -> Done {
+    let [id, actual] = arguments else { return Err(wrong_arity("settle", "SETTLE reservation actual-cost")) };
+    state.settle(text(id)?.parse()?, whole(actual, "the actual cost")?, now)?;
+    replies.simple("OK");
+    Ok(())
+}
+
+fn refund(state: &State, arguments: &[&[u8]], now: Time, replies: &mut Replies) -> Done {
+    let [id] = arguments else { return Err(wrong_arity("refund", "REFUND reservation")) };
+    state.settle(text(id)?.parse()?, 0, now)?;
+    replies.simple("OK");
+    Ok(())
+}
+
+fn number(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// What a verdict says, as names and values; -1 for what there is not.
+fn tell(answer: &Answer<'_>, replies: &mut Replies) {
+    let time = |time: Option<Duration>| time.map_or(-1, |time| number(milliseconds(time)));
+    replies.map(9);
+    replies.pair("allowed", i64::from(answer.allowed));
+    replies.pair("status", answer.status.into());
+    replies.pair("limit", answer.limit.map_or(-1, number));
+    replies.pair("remaining", answer.remaining.map_or(-1, number));
+    replies.pair("wait_ms", time(Some(answer.wait)));
+    replies.pair("retry_after_ms", time(answer.retry_after));
+    replies.pair("reset_after_ms", time(answer.reset_after));
+    replies.bulk(b"rule");
+    replies.bulk(answer.rule.unwrap_or_default().as_bytes());
+    replies.bulk(b"reason");
+    replies.bulk(answer.reason.as_bytes());
+}
+
+/// `AUTH [user] token`. Users are not told apart.
+fn auth(state: &State, session: &mut Session, arguments: &[&[u8]], replies: &mut Replies) -> Done {
+    let ([token] | [_, token]) = arguments else { return Err(wrong_arity("auth", "AUTH token")) };
+    log_in(state, session, token)?;
+    replies.simple("OK");
+    Ok(())
+}
+
+fn log_in(state: &State, session: &mut Session, token: &[u8]) -> Done {
+    if state.access().is_empty() {
+        return Err(Fault::Malformed("AUTH called without any token configured; leave it out".into()));
+    }
+    state.access().check(token)?;
+    session.is_known = true;
+    Ok(())
+}
+
+fn ping(arguments: &[&[u8]], replies: &mut Replies) -> Done {
     match arguments {
         [] => replies.simple("PONG"),
         [message] => replies.bulk(message),
-        _ => wrong_arity("ping", "PING [message]", replies),
+        _ => return Err(wrong_arity("ping", "PING [message]")),
     }
+    Ok(())
 }
 
-fn echo(arguments: &[&[u8]], replies: &mut Replies) {
-    match arguments {
-        [message] => replies.bulk(message),
-        _ => wrong_arity("echo", "ECHO message", replies),
-    }
+fn echo(arguments: &[&[u8]], replies: &mut Replies) -> Done {
+    let [message] = arguments else { return Err(wrong_arity("echo", "ECHO message")) };
+    replies.bulk(message);
+    Ok(())
 }
 
-/// `HELLO [2|3 [AUTH user password] [SETNAME name]]`
-fn hello(session: &mut Session, arguments: &[&[u8]], replies: &mut Replies) {
+/// `HELLO [2|3 [AUTH user token] [SETNAME name]]`
+fn hello(state: &State, session: &mut Session, arguments: &[&[u8]], replies: &mut Replies) -> Done {
     let (version, mut options) = match arguments {
         [] => (None, arguments),
         [version, options @ ..] => (Some(*version), options),
     };
-    replies.is_resp3 = match version {
+    let is_resp3 = match version {
         None => replies.is_resp3,
         Some(b"2") => false,
         Some(b"3") => true,
-        Some(_) => return replies.error("NOPROTO unsupported protocol version; there are 2 and 3"),
+        Some(_) => {
+            replies.error("NOPROTO unsupported protocol version; there are 2 and 3");
+            return Ok(());
+        }
     };
     while let [option, rest @ ..] = options {
         options = match rest {
@@ -217,9 +288,21 @@ fn hello(session: &mut Session, arguments: &[&[u8]], replies: &mut Replies) {
                 session.name = name.to_vec();
                 rest
             }
-            _ => return replies.error("ERR Syntax error in HELLO; no password is configured, leave AUTH out"),
+            [_, token, rest @ ..] if option.eq_ignore_ascii_case(b"AUTH") => {
+                log_in(state, session, token)?;
+                rest
+            }
+            _ => {
+                return Err(Fault::Malformed(
+                    "Syntax error in HELLO; usage: HELLO 3 [AUTH user token] [SETNAME name]".into(),
+                ));
+            }
         };
     }
+    if !session.is_trusted && !session.is_known {
+        return Err(Fault::NoToken);
+    }
+    replies.is_resp3 = is_resp3;
     replies.map(5);
     for (name, value) in
         [("server", "tollgate"), ("version", env!("CARGO_PKG_VERSION")), ("mode", "standalone"), ("role", "master")]
@@ -227,12 +310,12 @@ fn hello(session: &mut Session, arguments: &[&[u8]], replies: &mut Replies) {
         replies.bulk(name.as_bytes());
         replies.bulk(value.as_bytes());
     }
-    replies.bulk(b"proto");
-    replies.integer(if replies.is_resp3 { 3 } else { 2 });
+    replies.pair("proto", if replies.is_resp3 { 3 } else { 2 });
+    Ok(())
 }
 
 /// What clients say about themselves when they connect.
-fn client(session: &mut Session, arguments: &[&[u8]], replies: &mut Replies) {
+fn client(session: &mut Session, arguments: &[&[u8]], replies: &mut Replies) -> Done {
     match arguments {
         [option, name] if option.eq_ignore_ascii_case(b"SETNAME") => {
             session.name = name.to_vec();
@@ -245,17 +328,22 @@ fn client(session: &mut Session, arguments: &[&[u8]], replies: &mut Replies) {
         {
             replies.simple("OK");
         }
-        _ => replies.error("ERR unknown CLIENT subcommand; there are SETNAME, GETNAME, ID, SETINFO"),
+        _ => {
+            let text = "unknown CLIENT subcommand; there are SETNAME, GETNAME, ID, SETINFO";
+            return Err(Fault::Unknown(text.into()));
+        }
     }
+    Ok(())
 }
 
 /// There is one database.
-fn select(arguments: &[&[u8]], replies: &mut Replies) {
+fn select(arguments: &[&[u8]], replies: &mut Replies) -> Done {
     match arguments {
         [b"0"] => replies.simple("OK"),
-        [_] => replies.error("ERR DB index is out of range; there is only 0"),
-        _ => wrong_arity("select", "SELECT 0", replies),
+        [_] => return Err(Fault::Malformed("DB index is out of range; there is only 0".into())),
+        _ => return Err(wrong_arity("select", "SELECT 0")),
     }
+    Ok(())
 }
 
 fn info(state: &State, replies: &mut Replies) {

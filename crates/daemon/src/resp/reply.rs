@@ -39,6 +39,17 @@ impl Replies {
         self.line(b':', format_args!("{number}"));
     }
 
+    /// How many there are.
+    pub fn count(&mut self, count: usize) {
+        self.integer(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// A name and a number.
+    pub fn pair(&mut self, name: &str, value: i64) {
+        self.bulk(name.as_bytes());
+        self.integer(value);
+    }
+
     /// A text of any bytes.
     pub fn bulk(&mut self, text: &[u8]) {
         self.line(b'$', format_args!("{}", text.len()));

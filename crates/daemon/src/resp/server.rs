@@ -3,19 +3,16 @@
 use super::command::{self, Session};
 use super::decode::{Decoded, Malformed, decode, unquote};
 use super::reply::Replies;
+use crate::fault::Fault;
+use crate::listen::{FrontEnd, Peer, Stop};
+use crate::meters::{Meter, Protocol};
 use crate::state::State;
-use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 use tollgate::Time;
-
-/// Connections at the same time; others wait to be accepted.
-const MOST_CONNECTIONS: usize = 10_000;
 
 /// How much a connection reads at once, and keeps while it is idle.
 const READ: usize = 16 * 1024;
@@ -26,71 +23,108 @@ const MOST_UNSENT: usize = 64 * 1024;
 /// How long a reply may take to be read.
 const WRITE_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a command may take to arrive once it has begun.
+const COMMAND_PATIENCE: Duration = Duration::from_secs(30);
+
 /// How long the last reply has to arrive.
 const PARTING: Duration = Duration::from_secs(1);
 
-/// How long after a failure to accept the next attempt is made, as when there are too many open files.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// Serves connections until `stop`, then lets the ones that are open finish what they have sent.
-pub async fn serve(listener: TcpListener, state: Arc<State>, stop: impl Future<Output = ()>) {
-    let (stopping, stopped) = watch::channel(false);
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    tokio::pin!(stop);
-    loop {
-        let accepted = tokio::select! {
-            () = &mut stop => break,
-            accepted = accept(&listener, &places) => accepted,
-        };
-        let Some((stream, place)) = accepted else { continue };
-        let (state, stopped) = (Arc::clone(&state), stopped.clone());
-        tokio::spawn(async move {
-            // Whoever is gone needs no answer, and nobody else an error.
-            let _ = connection(stream, &state, stopped).await;
-            drop(place);
-        });
-    }
-    drop(listener);
-    let _ = stopping.send(true);
-    // All places are free when the last connection has ended.
-    let _ = places.acquire_many(u32::try_from(MOST_CONNECTIONS).unwrap_or(u32::MAX)).await;
+/// Answers Redis clients.
+#[derive(Debug)]
+pub struct RespServer {
+    state: Arc<State>,
+    idle: Duration,
 }
 
-/// The next connection. A failure is nobody's fault here and no reason to stop.
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    let place = Arc::clone(places).acquire_owned().await.ok()?;
-    match listener.accept().await {
-        Ok((stream, _)) => Some((stream, place)),
-        Err(_) => {
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-            None
-        }
+impl RespServer {
+    /// Connections that say nothing for `idle` are closed.
+    pub fn new(state: Arc<State>, idle: Duration) -> RespServer {
+        RespServer { state, idle }
     }
 }
 
-async fn connection(mut stream: TcpStream, state: &State, mut stopped: watch::Receiver<bool>) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let mut received = Vec::with_capacity(READ);
-    let (mut session, mut replies) = (Session::default(), Replies::default());
-    loop {
-        let read = tokio::select! {
-            read = stream.read_buf(&mut received) => read?,
-            _ = stopped.wait_for(|stopped| *stopped) => 0,
-        };
-        let outcome = decide(&mut received, state, &mut session, &mut replies, &mut stream).await;
-        send(&mut stream, &mut replies).await?;
-        if read == 0 || session.is_over || outcome? == Flow::Broken {
-            return part(stream).await;
+impl FrontEnd for RespServer {
+    async fn serve<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(&self, stream: S, peer: Peer, stop: Stop) {
+        // Whoever is gone needs no answer, and nobody else an error.
+        let _ = self.connection(stream, peer, stop).await;
+    }
+
+    fn meter(&self) -> &Meter {
+        self.state.meters().of(Protocol::Resp)
+    }
+}
+
+impl RespServer {
+    async fn connection<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        mut stream: S,
+        peer: Peer,
+        mut stop: Stop,
+    ) -> io::Result<()> {
+        let mut received = Vec::with_capacity(READ);
+        let (mut session, mut replies) = (Session::new(peer.is_trusted), Replies::default());
+        loop {
+            let patience = if received.is_empty() { self.idle } else { COMMAND_PATIENCE };
+            let read = tokio::select! {
+                read = stream.read_buf(&mut received) => read?,
+                () = stop.come() => 0,
+                () = tokio::time::sleep(patience) => {
+                    if !received.is_empty() {
+                        self.meter().fault(&Fault::TooSlow);
+                        replies.error(&format!("ERR {}", Fault::TooSlow));
+                        received.clear();
+                    }
+                    0
+                }
+            };
+            let outcome = self.decide(&mut received, &mut session, &mut replies, &mut stream).await;
+            send(&mut stream, &mut replies).await?;
+            if read == 0 || session.is_over || outcome? == Flow::Broken {
+                return part(stream).await;
+            }
         }
+    }
+
+    /// Decides all commands that have come as a whole, by one reading of the clock.
+    async fn decide<S: AsyncWrite + Unpin>(
+        &self,
+        received: &mut Vec<u8>,
+        session: &mut Session,
+        replies: &mut Replies,
+        stream: &mut S,
+    ) -> io::Result<Flow> {
+        let now = self.state.now();
+        let (mut done, mut commands) = (0, 0);
+        let flow = loop {
+            match step(received.get(done..).unwrap_or_default(), &self.state, session, replies, now) {
+                Ok(Some(taken)) => (done, commands) = (done + taken, commands + 1),
+                Ok(None) => break Flow::On,
+                Err(malformed) => {
+                    let fault = Fault::Malformed(malformed.to_string().into());
+                    self.meter().fault(&fault);
+                    replies.error(&format!("ERR {fault}"));
+                    break Flow::Broken;
+                }
+            }
+            if session.is_over {
+                break Flow::On;
+            }
+            if replies.bytes().len() > MOST_UNSENT {
+                send(stream, replies).await?;
+            }
+        };
+        self.meter().asked(commands);
+        received.drain(..done);
+        if received.is_empty() {
+            received.shrink_to(READ);
+        }
+        Ok(flow)
     }
 }
 
 /// Ends a connection so that the last reply arrives: closed with something unread, it would be reset, and the reply be
 /// lost on the way. Whoever goes on sending is not waited for.
-async fn part(mut stream: TcpStream) -> io::Result<()> {
+async fn part<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> io::Result<()> {
     stream.shutdown().await?;
     let mut unread = [0; 4096];
     let drain = async { while stream.read(&mut unread).await.is_ok_and(|read| read > 0) {} };
@@ -103,39 +137,6 @@ enum Flow {
     On,
     /// What follows cannot be understood.
     Broken,
-}
-
-/// Decides all commands that have come as a whole, by one reading of the clock.
-async fn decide(
-    received: &mut Vec<u8>,
-    state: &State,
-    session: &mut Session,
-    replies: &mut Replies,
-    stream: &mut TcpStream,
-) -> io::Result<Flow> {
-    let now = state.now();
-    let mut done = 0;
-    let flow = loop {
-        match step(received.get(done..).unwrap_or_default(), state, session, replies, now) {
-            Ok(Some(taken)) => done += taken,
-            Ok(None) => break Flow::On,
-            Err(malformed) => {
-                replies.error(&format!("ERR {malformed}"));
-                break Flow::Broken;
-            }
-        }
-        if session.is_over {
-            break Flow::On;
-        }
-        if replies.bytes().len() > MOST_UNSENT {
-            send(stream, replies).await?;
-        }
-    };
-    received.drain(..done);
-    if received.is_empty() {
-        received.shrink_to(READ);
-    }
-    Ok(flow)
 }
 
 /// Decides one command, and says how many bytes it took.
@@ -161,7 +162,7 @@ fn step(
     }
 }
 
-async fn send(stream: &mut TcpStream, replies: &mut Replies) -> io::Result<()> {
+async fn send<S: AsyncWrite + Unpin>(stream: &mut S, replies: &mut Replies) -> io::Result<()> {
     if replies.bytes().is_empty() {
         return Ok(());
     }
