@@ -105,10 +105,10 @@ impl Throttled {
         [i64::from(self.is_limited), self.limit, self.remaining, self.retry_after, self.reset_after]
     }
 
-    /// As throttlecrab answers: the first number the other way round, the burst as it was given, the last two swapped.
+    /// As throttlecrab answers: the first number the other way round, the last two swapped.
     pub fn as_crab(&self) -> [i64; 5] {
         let retry = if self.is_limited { self.retry_after.max(0) } else { 0 };
-        [i64::from(!self.is_limited), self.limit - 1, self.remaining, self.reset_after, retry]
+        [i64::from(!self.is_limited), self.limit, self.remaining, self.reset_after, retry]
     }
 }
 

@@ -64,12 +64,12 @@ pub use keyed::{KeyedRateLimiter, KeyedRateLimiterBuilder};
 pub use limiter::{RateLimiter, RateLimiterBuilder};
 pub use tollgate_limit::{
     Blocked, Calendar, CalendarUnit, Capacity, Cell, Change, Decision, Forgotten, Limit, Op, Outcome, ParseQuotaError,
-    Quota, QuotaError, Reservation, Retry, Table, Time,
+    Quota, QuotaError, Reservation, Retry, Table, Time, format_duration, parse_duration,
 };
 
 pub use tollgate_rules::{
     CompiledLimit, CompiledNamespace, CompiledRule, Dialect, Glob, Mistake, Mistakes, PathGlob, Pattern, Regex,
-    Request, RuleSet, Source, Value, identity, json_schema, model,
+    Request, RuleSet, Source, Value, did_you_mean, identity, json_schema, model,
 };
 pub use watch::Watch;
 

@@ -49,7 +49,7 @@ pub use attributes::Attributes;
 pub use compiled::{Compiled, CompiledLimit, CompiledLimits, CompiledNamespace, CompiledRule, KeyParts};
 pub use dialect::Dialect;
 pub use lineage::Predecessor;
-pub use mistake::{Mistake, Mistakes, Source};
+pub use mistake::{Mistake, Mistakes, Source, did_you_mean};
 pub use model::RuleSet;
 pub use pattern::{Glob, PathGlob, Pattern, Regex};
 pub use request::{Request, Value};

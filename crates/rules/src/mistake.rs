@@ -250,7 +250,7 @@ impl Drop for Report<'_> {
 }
 
 /// The known name that a wrong one was probably meant to be.
-pub(crate) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if name.len() > 64 {
         return None;
     }

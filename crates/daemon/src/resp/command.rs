@@ -1,34 +1,20 @@
 //! What can be asked over RESP, one function a command.
 
+mod handshake;
+
+pub use handshake::Session;
+
 use super::decode::Arguments;
 use super::reply::Replies;
 use crate::answer::{Answer, milliseconds};
 use crate::fault::Fault;
 use crate::meters::Protocol;
 use crate::state::{Reserved, State};
-use crate::throttle::Throttle;
+use crate::throttle::{Throttle, ThrottleError};
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::time::Duration;
 use tollgate::{Request, Time, Value};
-
-/// What one connection has said about itself.
-#[derive(Debug)]
-pub struct Session {
-    name: Vec<u8>,
-    /// Whether it was let in without a token.
-    is_trusted: bool,
-    /// Whether it has shown a token.
-    is_known: bool,
-    /// Whether it has said goodbye.
-    pub is_over: bool,
-}
-
-impl Session {
-    /// Of a peer that needs a token unless it is trusted.
-    pub fn new(is_trusted: bool) -> Session {
-        Session { name: Vec::new(), is_trusted, is_known: false, is_over: false }
-    }
-}
 
 /// What came of a command: its replies are written, or there is a fault to be.
 type Done = Result<(), Fault>;
@@ -52,100 +38,157 @@ fn answer(
     replies: &mut Replies,
 ) -> Done {
     match name {
-        b"AUTH" => return auth(state, session, arguments, replies),
-        b"HELLO" => return hello(state, session, arguments, replies),
-        b"QUIT" => session.is_over = true,
-        _ if !session.is_trusted && !session.is_known => return Err(Fault::NoToken),
+        b"AUTH" => return handshake::auth(state, session, arguments, replies),
+        b"HELLO" => return handshake::hello(state, session, arguments, replies),
+        b"QUIT" => return handshake::quit(session, replies),
+        _ if !session.may_ask() => return Err(Fault::NoToken),
         _ => {}
     }
     match name {
         b"CL.THROTTLE" => throttle(state, arguments, now, replies, Dialect::Cell),
         b"THROTTLE" => throttle(state, arguments, now, replies, Dialect::Crab),
-        b"CHECK" => tell(&Answer::new(&state.engine().check(&request(arguments)?.borrow(), now)), replies),
-        b"PEEK" => tell(&Answer::new(&state.engine().peek(&request(arguments)?.borrow(), now)), replies),
+        b"CHECK" => tell(&Answer::new(&state.engine().check(&request("CHECK", arguments)?.borrow(), now)), replies),
+        b"PEEK" => tell(&Answer::new(&state.engine().peek(&request("PEEK", arguments)?.borrow(), now)), replies),
         b"RESERVE" => return reserve(state, arguments, now, replies),
         b"SETTLE" => return settle(state, arguments, now, replies),
         b"REFUND" => return refund(state, arguments, now, replies),
-        b"RESET.CLIENT" => replies.count(state.engine().reset(&request(arguments)?.borrow(), now)),
+        b"RESET.CLIENT" => {
+            replies.count(state.engine().reset(&request("RESET.CLIENT", arguments)?.borrow(), now));
+        }
         b"EXPLAIN" => {
-            replies.bulk(state.engine().explain(&request(arguments)?.borrow(), now).to_string().as_bytes());
+            let explanation = state.engine().explain(&request("EXPLAIN", arguments)?.borrow(), now);
+            replies.bulk(explanation.to_string().as_bytes());
         }
-        b"PING" => return ping(arguments, replies),
-        b"ECHO" => return echo(arguments, replies),
-        b"CLIENT" => return client(session, arguments, replies),
-        b"COMMAND" => replies.array(0),
-        b"INFO" => info(state, replies),
-        b"SELECT" => return select(arguments, replies),
-        b"RESET" => {
-            (*session, replies.is_resp3) = (Session::new(session.is_trusted), false);
-            replies.simple("RESET");
-        }
-        b"QUIT" => replies.simple("OK"),
+        b"PING" => return handshake::ping(arguments, replies),
+        b"ECHO" => return handshake::echo(arguments, replies),
+        b"CLIENT" => return handshake::client(session, arguments, replies),
+        b"COMMAND" => handshake::command(arguments, replies),
+        b"INFO" => handshake::info(state, replies),
+        b"SELECT" => return handshake::select(arguments, replies),
+        b"RESET" => handshake::reset(session, replies),
         _ => return Err(unknown(name)),
     }
     Ok(())
 }
 
+/// What can be asked, apart from what clients say to get acquainted.
+const COMMANDS: [&str; 11] = [
+    "CL.THROTTLE",
+    "THROTTLE",
+    "CHECK",
+    "PEEK",
+    "RESERVE",
+    "SETTLE",
+    "REFUND",
+    "RESET.CLIENT",
+    "EXPLAIN",
+    "PING",
+    "INFO",
+];
+
 fn unknown(name: &[u8]) -> Fault {
     let name = name.get(..name.len().min(64)).unwrap_or_default().to_ascii_lowercase();
-    let text = format!(
-        "unknown command '{}'; there are CL.THROTTLE, THROTTLE, CHECK, PEEK, RESERVE, SETTLE, REFUND, RESET.CLIENT, EXPLAIN, \
-         PING, INFO",
-        name.escape_ascii()
-    );
-    Fault::Unknown(text.into())
+    Fault::Unknown(format!("unknown command '{}'; there are {}", name.escape_ascii(), COMMANDS.join(", ")).into())
 }
 
+/// In the words of Redis, and how it would be right.
 fn wrong_arity(name: &str, usage: &str) -> Fault {
+    let name = name.to_ascii_lowercase();
     Fault::Malformed(format!("wrong number of arguments for '{name}' command; usage: {usage}").into())
 }
 
-/// Whose numbers are answered.
+/// Whose numbers and whose errors are answered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dialect {
+    /// redis-cell's, from 0.3.0 on.
     Cell,
+    /// throttlecrab's.
     Crab,
 }
 
+/// The numbers of both, as throttlecrab names them in its errors.
+const NUMBERS: [&str; 4] = ["max_burst", "count_per_period", "period", "quantity"];
+
 fn throttle(state: &State, arguments: &[&[u8]], now: Time, replies: &mut Replies, dialect: Dialect) {
-    let parsed = parse_throttle(arguments);
-    let answer = parsed.and_then(|(key, throttle)| {
-        let limit = throttle.limit().map_err(|error| error.to_string())?;
-        Ok(throttle.decide(key, &limit, state.buckets(), now))
-    });
-    match (answer, dialect) {
-        (Ok(answer), Dialect::Cell) => replies.integers(&answer.as_cell()),
-        (Ok(answer), Dialect::Crab) => replies.integers(&answer.as_crab()),
-        (Err(error), Dialect::Cell) => replies.error(&format!("Cell error: {error}")),
-        (Err(error), Dialect::Crab) => replies.error(&format!("ERR {error}")),
+    match throttled(state, arguments, now, dialect) {
+        Ok(numbers) => replies.integers(&numbers),
+        Err(error) => {
+            state.meters().of(Protocol::Resp).fault(&Fault::Malformed(Cow::Borrowed("")));
+            replies.error(&error);
+        }
     }
 }
 
-fn parse_throttle<'a>(arguments: &[&'a [u8]]) -> Result<(&'a [u8], Throttle), String> {
-    let (key, max_burst, count, period, quantity) = match *arguments {
-        [key, max_burst, count, period] => (key, max_burst, count, period, None),
-        [key, max_burst, count, period, quantity] => (key, max_burst, count, period, Some(quantity)),
-        _ => return Err("Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]".to_owned()),
-    };
-    let throttle = Throttle {
-        max_burst: integer(max_burst)?,
-        count: integer(count)?,
-        period: integer(period)?,
-        quantity: quantity.map_or(Ok(1), integer)?,
-    };
-    Ok((key, throttle))
-}
-
-fn integer(text: &[u8]) -> Result<i64, String> {
-    let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-    number.ok_or_else(|| {
-        let shown = text.get(..text.len().min(64)).unwrap_or_default();
-        format!("Couldn't parse as integer: {}", shown.escape_ascii())
+fn throttled(state: &State, arguments: &[&[u8]], now: Time, dialect: Dialect) -> Result<[i64; 5], String> {
+    let (key, throttle) = dialect.parse(arguments)?;
+    let limit = throttle.limit().map_err(|error| dialect.impossible(&error))?;
+    let answer = throttle.decide(key, &limit, state.buckets(), now);
+    Ok(match dialect {
+        Dialect::Cell => answer.as_cell(),
+        Dialect::Crab => answer.as_crab(),
     })
 }
 
-const USAGE: &str = "CHECK namespace cost [attribute value ...]";
-const RESERVE_USAGE: &str = "RESERVE namespace cost milliseconds [attribute value ...]";
+impl Dialect {
+    fn parse<'a>(self, arguments: &[&'a [u8]]) -> Result<(&'a [u8], Throttle), String> {
+        let (key, burst, count, period, quantity) = match *arguments {
+            [key, burst, count, period] => (key, burst, count, period, &b"1"[..]),
+            [key, burst, count, period, quantity] => (key, burst, count, period, quantity),
+            _ => return Err(self.wrong_arity()),
+        };
+        let [burst_name, count_name, period_name, quantity_name] = NUMBERS;
+        let throttle = Throttle {
+            max_burst: self.integer(burst_name, burst)?,
+            count: self.integer(count_name, count)?,
+            period: self.integer(period_name, period)?,
+            quantity: self.integer(quantity_name, quantity)?,
+        };
+        Ok((key, if self == Dialect::Crab { as_of_cell(throttle)? } else { throttle }))
+    }
+
+    fn integer(self, name: &str, text: &[u8]) -> Result<i64, String> {
+        let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+        number.ok_or_else(|| match self {
+            Dialect::Cell => cell_error(&format!("Couldn't parse as integer: {}", String::from_utf8_lossy(text))),
+            Dialect::Crab => format!("ERR invalid {name}"),
+        })
+    }
+
+    fn wrong_arity(self) -> String {
+        match self {
+            Dialect::Cell => {
+                cell_error("Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]")
+            }
+            Dialect::Crab => "ERR wrong number of arguments for 'throttle' command".to_owned(),
+        }
+    }
+
+    fn impossible(self, error: &ThrottleError) -> String {
+        match self {
+            Dialect::Cell => cell_error(&error.to_string()),
+            Dialect::Crab => crab_error(&error.to_string()),
+        }
+    }
+}
+
+fn cell_error(text: &str) -> String {
+    format!("Cell error: Store error: {text}")
+}
+
+fn crab_error(text: &str) -> String {
+    format!("ERR Rate limit check failed: {text}")
+}
+
+/// A call of throttlecrab's in redis-cell's terms: its burst is all that can be taken at once, the first included.
+fn as_of_cell(throttle: Throttle) -> Result<Throttle, String> {
+    if throttle.quantity < 0 {
+        return Err(crab_error(&format!("negative quantity: {}", throttle.quantity)));
+    }
+    if throttle.max_burst <= 0 || throttle.count <= 0 || throttle.period <= 0 {
+        return Err(crab_error("invalid rate limit parameters"));
+    }
+    Ok(Throttle { max_burst: throttle.max_burst - 1, ..throttle })
+}
 
 /// `namespace cost [attribute value ...]`
 struct Asked<'a> {
@@ -160,14 +203,20 @@ impl Asked<'_> {
     }
 }
 
-fn request<'a>(arguments: &[&'a [u8]]) -> Result<Asked<'a>, Fault> {
-    let [namespace, cost, rest @ ..] = arguments else { return Err(wrong_arity("check", USAGE)) };
-    asked(namespace, cost, rest, USAGE)
+fn request<'a>(command: &str, arguments: &[&'a [u8]]) -> Result<Asked<'a>, Fault> {
+    let usage = || format!("{command} namespace cost [attribute value ...]");
+    let [namespace, cost, rest @ ..] = arguments else { return Err(wrong_arity(command, &usage())) };
+    asked(namespace, cost, rest, usage)
 }
 
-fn asked<'a>(namespace: &'a [u8], cost: &[u8], rest: &[&'a [u8]], usage: &str) -> Result<Asked<'a>, Fault> {
+fn asked<'a>(
+    namespace: &'a [u8],
+    cost: &[u8],
+    rest: &[&'a [u8]],
+    usage: impl Fn() -> String,
+) -> Result<Asked<'a>, Fault> {
     let (pairs, []) = rest.as_chunks::<2>() else {
-        return Err(Fault::Malformed(format!("an attribute without a value; usage: {usage}").into()));
+        return Err(Fault::Malformed(format!("an attribute without a value; usage: {}", usage()).into()));
     };
     let pair = |[name, value]: &[&'a [u8]; 2]| Ok((text(name)?, Value::Text(text(value)?)));
     let attributes = pairs.iter().map(pair).collect::<Result<_, Fault>>()?;
@@ -182,9 +231,11 @@ fn whole(bytes: &[u8], what: &str) -> Result<u64, Fault> {
     text(bytes)?.parse().map_err(|_| Fault::Malformed(format!("{what} is a whole number from 0").into()))
 }
 
+const RESERVE_USAGE: &str = "RESERVE namespace cost milliseconds [attribute value ...]";
+
 fn reserve(state: &State, arguments: &[&[u8]], now: Time, replies: &mut Replies) -> Done {
-    let [namespace, cost, expires, rest @ ..] = arguments else { return Err(wrong_arity("reserve", RESERVE_USAGE)) };
-    let asked = asked(namespace, cost, rest, RESERVE_USAGE)?;
+    let [namespace, cost, expires, rest @ ..] = arguments else { return Err(wrong_arity("RESERVE", RESERVE_USAGE)) };
+    let asked = asked(namespace, cost, rest, || RESERVE_USAGE.to_owned())?;
     let expires = Duration::from_millis(whole(expires, "the time to settle it within")?);
     match state.reserve(&asked.borrow(), Some(expires), now)? {
         Reserved::Refused(verdict) => tell(&Answer::new(&verdict), replies),
@@ -201,14 +252,14 @@ fn reserve(state: &State, arguments: &[&[u8]], now: Time, replies: &mut Replies)
 }
 
 fn settle(state: &State, arguments: &[&[u8]], now: Time, replies: &mut Replies) -> Done {
-    let [id, actual] = arguments else { return Err(wrong_arity("settle", "SETTLE reservation actual-cost")) };
+    let [id, actual] = arguments else { return Err(wrong_arity("SETTLE", "SETTLE reservation actual-cost")) };
     state.settle(text(id)?.parse()?, whole(actual, "the actual cost")?, now)?;
     replies.simple("OK");
     Ok(())
 }
 
 fn refund(state: &State, arguments: &[&[u8]], now: Time, replies: &mut Replies) -> Done {
-    let [id] = arguments else { return Err(wrong_arity("refund", "REFUND reservation")) };
+    let [id] = arguments else { return Err(wrong_arity("REFUND", "REFUND reservation")) };
     state.settle(text(id)?.parse()?, 0, now)?;
     replies.simple("OK");
     Ok(())
@@ -233,126 +284,4 @@ fn tell(answer: &Answer<'_>, replies: &mut Replies) {
     replies.bulk(answer.rule.unwrap_or_default().as_bytes());
     replies.bulk(b"reason");
     replies.bulk(answer.reason.as_bytes());
-}
-
-/// `AUTH [user] token`. Users are not told apart.
-fn auth(state: &State, session: &mut Session, arguments: &[&[u8]], replies: &mut Replies) -> Done {
-    let ([token] | [_, token]) = arguments else { return Err(wrong_arity("auth", "AUTH token")) };
-    log_in(state, session, token)?;
-    replies.simple("OK");
-    Ok(())
-}
-
-fn log_in(state: &State, session: &mut Session, token: &[u8]) -> Done {
-    if state.access().is_empty() {
-        return Err(Fault::Malformed("AUTH called without any token configured; leave it out".into()));
-    }
-    state.access().check(token)?;
-    session.is_known = true;
-    Ok(())
-}
-
-fn ping(arguments: &[&[u8]], replies: &mut Replies) -> Done {
-    match arguments {
-        [] => replies.simple("PONG"),
-        [message] => replies.bulk(message),
-        _ => return Err(wrong_arity("ping", "PING [message]")),
-    }
-    Ok(())
-}
-
-fn echo(arguments: &[&[u8]], replies: &mut Replies) -> Done {
-    let [message] = arguments else { return Err(wrong_arity("echo", "ECHO message")) };
-    replies.bulk(message);
-    Ok(())
-}
-
-/// `HELLO [2|3 [AUTH user token] [SETNAME name]]`
-fn hello(state: &State, session: &mut Session, arguments: &[&[u8]], replies: &mut Replies) -> Done {
-    let (version, mut options) = match arguments {
-        [] => (None, arguments),
-        [version, options @ ..] => (Some(*version), options),
-    };
-    let is_resp3 = match version {
-        None => replies.is_resp3,
-        Some(b"2") => false,
-        Some(b"3") => true,
-        Some(_) => {
-            replies.error("NOPROTO unsupported protocol version; there are 2 and 3");
-            return Ok(());
-        }
-    };
-    while let [option, rest @ ..] = options {
-        options = match rest {
-            [name, rest @ ..] if option.eq_ignore_ascii_case(b"SETNAME") => {
-                session.name = name.to_vec();
-                rest
-            }
-            [_, token, rest @ ..] if option.eq_ignore_ascii_case(b"AUTH") => {
-                log_in(state, session, token)?;
-                rest
-            }
-            _ => {
-                return Err(Fault::Malformed(
-                    "Syntax error in HELLO; usage: HELLO 3 [AUTH user token] [SETNAME name]".into(),
-                ));
-            }
-        };
-    }
-    if !session.is_trusted && !session.is_known {
-        return Err(Fault::NoToken);
-    }
-    replies.is_resp3 = is_resp3;
-    replies.map(5);
-    for (name, value) in
-        [("server", "tollgate"), ("version", env!("CARGO_PKG_VERSION")), ("mode", "standalone"), ("role", "master")]
-    {
-        replies.bulk(name.as_bytes());
-        replies.bulk(value.as_bytes());
-    }
-    replies.pair("proto", if replies.is_resp3 { 3 } else { 2 });
-    Ok(())
-}
-
-/// What clients say about themselves when they connect.
-fn client(session: &mut Session, arguments: &[&[u8]], replies: &mut Replies) -> Done {
-    match arguments {
-        [option, name] if option.eq_ignore_ascii_case(b"SETNAME") => {
-            session.name = name.to_vec();
-            replies.simple("OK");
-        }
-        [option] if option.eq_ignore_ascii_case(b"GETNAME") => replies.bulk(&session.name),
-        [option] if option.eq_ignore_ascii_case(b"ID") => replies.integer(1),
-        [option, ..]
-            if [&b"SETINFO"[..], b"NO-EVICT", b"NO-TOUCH"].iter().any(|known| option.eq_ignore_ascii_case(known)) =>
-        {
-            replies.simple("OK");
-        }
-        _ => {
-            let text = "unknown CLIENT subcommand; there are SETNAME, GETNAME, ID, SETINFO";
-            return Err(Fault::Unknown(text.into()));
-        }
-    }
-    Ok(())
-}
-
-/// There is one database.
-fn select(arguments: &[&[u8]], replies: &mut Replies) -> Done {
-    match arguments {
-        [b"0"] => replies.simple("OK"),
-        [_] => return Err(Fault::Malformed("DB index is out of range; there is only 0".into())),
-        _ => return Err(wrong_arity("select", "SELECT 0")),
-    }
-    Ok(())
-}
-
-fn info(state: &State, replies: &mut Replies) {
-    let forgotten = state.engine().forgotten();
-    let text = format!(
-        "# Server\r\nredis_version:7.4.0\r\ntollgate_version:{}\r\n\r\n# Rules\r\nrules_version:{}\r\nforgotten_clients:{}\r\n",
-        env!("CARGO_PKG_VERSION"),
-        state.engine().version(),
-        forgotten.clients
-    );
-    replies.bulk(text.as_bytes());
 }

@@ -57,6 +57,11 @@ impl Replies {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
+    /// Nothing.
+    pub fn null(&mut self) {
+        self.bytes.extend_from_slice(if self.is_resp3 { b"_\r\n" } else { b"$-1\r\n" });
+    }
+
     /// Begins a list of so many replies.
     pub fn array(&mut self, length: usize) {
         self.line(b'*', format_args!("{length}"));

@@ -1,0 +1,163 @@
+//! The settings there are. Nothing else names them.
+
+use std::fmt::Write;
+
+/// Something that can be configured: as a flag, in the environment and in the file, by the same name.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// As a flag. In the file hyphens are underscores, and in the environment it is in capitals after `TOLLGATE_`.
+    pub name: &'static str,
+    /// What its value is called in the help.
+    pub value: &'static str,
+    /// What it is unless somebody says otherwise.
+    pub default: &'static str,
+    /// What it is for.
+    pub help: &'static str,
+}
+
+impl Setting {
+    /// In the file.
+    pub fn key(&self) -> String {
+        self.name.replace('-', "_")
+    }
+
+    /// In the environment.
+    pub fn variable(&self) -> String {
+        format!("TOLLGATE_{}", self.key().to_ascii_uppercase())
+    }
+}
+
+/// All of them.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "rules",
+        value: "PATH",
+        default: "",
+        help: "The rules: a file, or a directory of files, of ours or of envoyproxy/ratelimit. They are read again when \
+               they change. Without any, examples are written to `tollgate-rules.yaml` in the working directory.",
+    },
+    Setting {
+        name: "resp",
+        value: "ADDRESS",
+        default: "127.0.0.1:6380",
+        help: "Where Redis clients connect, or `off`. Port 0 is any free one.",
+    },
+    Setting {
+        name: "grpc",
+        value: "ADDRESS",
+        default: "127.0.0.1:8081",
+        help: "Where Envoy and other gRPC clients connect, or `off`.",
+    },
+    Setting {
+        name: "http",
+        value: "ADDRESS",
+        default: "127.0.0.1:8080",
+        help: "Where HTTP clients connect, and Prometheus, or `off`.",
+    },
+    Setting {
+        name: "resp-socket",
+        value: "PATH",
+        default: "",
+        help: "A Unix socket for Redis clients on this machine, beside the port. Whoever may write to the file may ask.",
+    },
+    Setting {
+        name: "buckets",
+        value: "NUMBER",
+        default: "1000000",
+        help: "Clients of rules that are counted at the same time, 26 bytes each; every limit of a rule counts them once.",
+    },
+    Setting {
+        name: "keys",
+        value: "NUMBER",
+        default: "1000000",
+        help: "Keys of CL.THROTTLE and THROTTLE at the same time, 26 bytes each.",
+    },
+    Setting {
+        name: "unknown-namespaces",
+        value: "allow|refuse",
+        default: "allow",
+        help: "What becomes of requests of namespaces that nobody has rules for.",
+    },
+    Setting {
+        name: "connections",
+        value: "NUMBER",
+        default: "10000",
+        help: "Connections at the same time, per listener; others wait to be accepted.",
+    },
+    Setting {
+        name: "connections-per-peer",
+        value: "NUMBER",
+        default: "1000",
+        help: "Connections of one address at the same time, per listener; more are closed at once.",
+    },
+    Setting {
+        name: "idle-timeout",
+        value: "DURATION",
+        default: "5 minutes",
+        help: "When a connection is closed that says nothing.",
+    },
+    Setting {
+        name: "token-file",
+        value: "PATH",
+        default: "",
+        help: "Tokens that let others in than programs on this machine, one a line: for AUTH over RESP, and as \
+               `authorization: Bearer …` elsewhere. Lines that begin with # are comments.",
+    },
+    Setting {
+        name: "allow-anonymous",
+        value: "true|false",
+        default: "false",
+        help: "Whether everybody who can connect may ask without a token. For networks that nobody else can reach.",
+    },
+    Setting {
+        name: "tls-certificate",
+        value: "PATH",
+        default: "",
+        help: "The certificate of all listeners but the Unix socket, with those that vouch for it, in PEM. Read again when it changes.",
+    },
+    Setting { name: "tls-key", value: "PATH", default: "", help: "The certificate's private key, in PEM." },
+    Setting {
+        name: "tls-client-ca",
+        value: "PATH",
+        default: "",
+        help: "Whoever has a certificate by one of these authorities may ask without a token, and nobody else may connect.",
+    },
+    Setting {
+        name: "log",
+        value: "off|error|warn|info|debug",
+        default: "info",
+        help: "How much is written to standard error. Attributes of requests and tokens never are.",
+    },
+    Setting {
+        name: "log-format",
+        value: "text|json",
+        default: "text",
+        help: "Whether that is for people or for machines.",
+    },
+];
+
+/// The page about all settings, in Markdown.
+pub fn reference() -> String {
+    let mut page = String::from(
+        "# Configuration\n\n\
+         Written by `tollgate config --reference`. A flag wins over the environment, which wins over the file; `tollgate config` \
+         prints what is in force and where each value is from.\n\n\
+         The file is TOML: the one given by `--config` or `TOLLGATE_CONFIG`, or else `tollgate.toml` in the working directory, or \
+         else `/etc/tollgate/tollgate.toml`. On SIGHUP the daemon reads its rules and certificates again; a change of the settings \
+         themselves takes a restart.\n\n\
+         | flag | file | environment | unless told otherwise | |\n|---|---|---|---|---|\n",
+    );
+    for setting in SETTINGS {
+        let default = if setting.default.is_empty() { String::new() } else { format!("`{}`", setting.default) };
+        // Writing to memory cannot fail.
+        let _ = writeln!(
+            page,
+            "| `--{}` | `{}` | `{}` | {default} | {} |",
+            setting.name,
+            setting.key(),
+            setting.variable(),
+            setting.help
+        );
+    }
+    page
+}
