@@ -11,7 +11,7 @@ use tollgate::{Capacity, Request, RuleSet, Tollgate};
 use tollgate_bench::report::{Row, Section, all_reached, processor, progress};
 use tollgate_bench::rules::{NAMESPACE, many, one};
 use tollgate_bench::timing::{Comparison, Of, compare, on_threads, timed, worst};
-use tollgate_bench::workload::uniform;
+use tollgate_bench::workload::{KeyBuffer, Random, uniform};
 
 const OPERATIONS: usize = 200_000;
 const ROUNDS: usize = 7;
@@ -59,33 +59,33 @@ fn beside_limitador() -> Section {
 
 fn one_limit(clients: usize, threads: usize) -> Comparison {
     let (rounds, operations) = if clients < 1_000_000 { (ROUNDS, OPERATIONS) } else { MANY_OPERATIONS };
-    let keys = uniform(operations, clients);
-    let all = uniform(clients * 2, clients);
     let tollgate = gate(one(), clients);
     let limitador = Limitador::new(2 * clients as u64);
     let condition = "req_method == 'GET'".try_into().expect("a condition");
     let variable = "user_id".try_into().expect("a variable");
     limitador.add_limit(Limit::new(NAMESPACE, 100_000_000, 6000, vec![condition], vec![variable]));
     let namespace: Namespace = NAMESPACE.into();
-    let ask_tollgate = |key: &String| {
-        let attributes = [("method", "GET".into()), ("user", key.as_str().into())];
+    let ask_tollgate = |key: &str| {
+        let attributes = [("method", "GET".into()), ("user", key.into())];
         black_box(tollgate.check(&Request::new(NAMESPACE, &attributes)).is_allowed())
     };
-    let ask_limitador = |key: &String| {
+    let ask_limitador = |key: &str| {
         let values: HashMap<String, String> =
-            [("req_method".to_owned(), "GET".to_owned()), ("user_id".to_owned(), key.clone())].into();
+            [("req_method".to_owned(), "GET".to_owned()), ("user_id".to_owned(), key.to_owned())].into();
         let context: Context<'_> = values.into();
         let answer = limitador.check_rate_limited_and_update(&namespace, &context, 1);
         black_box(answer.is_ok_and(|answer| !answer.limited))
     };
-    for key in &all {
-        ask_tollgate(key);
-        ask_limitador(key);
+    let mut key = KeyBuffer::default();
+    for client in 0..clients as u64 {
+        ask_tollgate(key.write(client));
+        ask_limitador(key.write(client));
     }
-    let each = |ask: &(dyn Fn(&String) -> bool + Sync)| {
+    let each = |ask: &(dyn Fn(&str) -> bool + Sync)| {
         on_threads(threads, |thread| {
-            let allowed = keys.iter().skip(thread).step_by(threads).filter(|key| ask(key)).count();
-            assert!(allowed > 0, "nothing was allowed");
+            let (mut random, mut key) = (Random(thread as u64), KeyBuffer::default());
+            let mut asked = (0..operations / threads).map(|_| ask(key.write(random.draw() % clients as u64)));
+            assert!(asked.all(|allowed| allowed), "a client was refused");
         });
     };
     let of = if threads == 1 { Of::OneThread } else { Of::Threads };

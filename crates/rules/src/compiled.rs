@@ -221,7 +221,8 @@ impl CompiledNamespace {
     pub fn each_match(&self, attributes: &Attributes<'_>, mut each: impl FnMut(u32)) {
         let mut candidates = Candidates::new();
         let descriptor = self.candidates(attributes, &mut candidates);
-        for number in candidates {
+        // By reference: as an iterator of its own it would be copied first.
+        for &number in &candidates {
             let Some(rule) = self.rule(number) else { continue };
             if !rule.applies(attributes, descriptor == Some(number)) {
                 continue;

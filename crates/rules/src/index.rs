@@ -5,7 +5,7 @@
 //! is then checked in full. Rules that cannot be filed (no condition, only regular expressions, globs of texts,
 //! negations) are looked at every time.
 
-use crate::attributes::{Attribute, Attributes};
+use crate::attributes::{Attribute, Attributes, Names};
 use crate::model::Condition;
 use crate::pattern::Pattern;
 use smallvec::SmallVec;
@@ -42,7 +42,9 @@ pub(crate) struct Index {
 
 #[derive(Debug, Default)]
 struct AttributeIndex {
-    exact: Map<Box<str>>,
+    /// Values, and the rules of each by its number.
+    exact: Names,
+    exactly: Vec<Vec<u32>>,
     beginnings: Map<Box<str>>,
     /// How many segments the beginnings have, as bits.
     depths: u32,
@@ -82,7 +84,16 @@ impl Index {
         let (Place::Exact(number, ..) | Place::Beginning(number, ..) | Place::Network(number, ..)) = place;
         let Some(index) = self.attributes.get_mut(*number as usize) else { return };
         let list = match place {
-            Place::Exact(_, text) => index.exact.entry((*text).into()).or_default(),
+            Place::Exact(_, text) => {
+                let number = index.exact.number(text) as usize;
+                if number == index.exactly.len() {
+                    index.exactly.push(Vec::new());
+                }
+                match index.exactly.get_mut(number) {
+                    Some(list) => list,
+                    None => return,
+                }
+            }
             Place::Beginning(_, text, depth) => {
                 index.depths |= 1 << depth;
                 index.beginnings.entry((*text).into()).or_default()
@@ -105,13 +116,19 @@ impl Index {
     /// Adds the rules that may apply, each once, in order, to an empty list.
     #[inline]
     pub(crate) fn candidates(&self, attributes: &Attributes<'_>, found: &mut Candidates) {
-        found.extend(self.always.iter().copied());
-        let mut lists = usize::from(!self.always.is_empty());
+        let mut lists = 0;
+        if !self.always.is_empty() {
+            found.extend_from_slice(&self.always);
+            lists += 1;
+        }
         for (number, attribute) in attributes.iter() {
             if let Some(index) = self.attributes.get(number as usize) {
                 index.look_up(attribute, |rules| {
                     // Mostly there is one.
-                    rules.iter().for_each(|rule| found.push(*rule));
+                    match rules {
+                        [rule] => found.push(*rule),
+                        rules => found.extend_from_slice(rules),
+                    }
                     lists += 1;
                 });
             }
@@ -127,8 +144,9 @@ impl AttributeIndex {
     #[inline]
     fn look_up(&self, attribute: &Attribute<'_>, mut found: impl FnMut(&[u32])) {
         if let Some(text) = attribute.text() {
-            if !self.exact.is_empty()
-                && let Some(rules) = self.exact.get(text)
+            if !self.exactly.is_empty()
+                && let Some(number) = self.exact.get(text)
+                && let Some(rules) = self.exactly.get(number as usize)
             {
                 found(rules);
             }

@@ -4,6 +4,7 @@ use super::deciding::{Plan, has_less_left};
 use super::verdict::Checked;
 use crate::stats::{KeyName, Use};
 use std::fmt::Write;
+use tollgate_limit::Outcome;
 use tollgate_rules::Request;
 use tollgate_rules::identity::Key;
 
@@ -32,6 +33,13 @@ impl Plan {
     /// `group` is what the limits of one rule said.
     fn count_rule(&self, first: &Checked, group: &[Checked], refused: bool, parts: &[Request<'_>]) {
         let Some(stats) = self.rules.stats(first.namespace, first.rule) else { return };
+        // Mostly there is one limit, and it has room.
+        if let [Checked { decision, client, .. }] = group
+            && decision.outcome == Outcome::Allowed
+            && !refused
+        {
+            return stats.allowed(*client, Some(Use::after(decision)));
+        }
         let name = |name: &mut KeyName| self.name_key(first, parts, name);
         let over = group.iter().any(|check| !check.decision.is_allowed());
         let waits = group.iter().any(|check| !check.decision.wait().is_zero());

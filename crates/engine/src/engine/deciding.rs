@@ -269,6 +269,13 @@ impl Plan {
         if self.is_settled() {
             return (self.otherwise.0, self.otherwise.1, None);
         }
+        // Mostly there is one limit, and it has room.
+        if let [check] = self.checks.as_slice()
+            && check.decision.outcome == Outcome::Allowed
+            && !check.is_shadow
+        {
+            return (Action::Allow, Reason::WithinLimits, Some(0));
+        }
         if self.is_refused() {
             let decided = self.strictest();
             let check = decided.and_then(|index| self.checks.get(index));

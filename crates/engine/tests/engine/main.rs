@@ -324,7 +324,9 @@ fn n8_every_rule_counts_whom_it_let_pass_made_wait_refused_and_would_have_refuse
     // Nobody was refused: there was something left in the spare quota.
     assert_eq!(counts("quota"), (2, 0, 0, 2));
     assert_eq!(counts("spare"), (4, 0, 0, 0));
-    assert_eq!((snapshot["strict"].clients.round(), snapshot["strict"].refused_clients.round()), (2.0, 1.0));
+    // Two clients look like one to the sketch in one of 256 runs.
+    assert!([1.0, 2.0].contains(&snapshot["strict"].clients.round()));
+    assert_eq!(snapshot["strict"].refused_clients.round(), 1.0);
     assert_eq!(snapshot["strict"].top.iter().map(|key| &*key.name).collect::<Vec<_>>(), ["ann"]);
     let uses = snapshot["strict"].uses;
     assert_eq!((uses.tenths[5], uses.tenths[9], uses.over), (2, 1, 1));
