@@ -87,7 +87,7 @@ fn mark_replaced(considered: &mut [Considered], namespace: &CompiledNamespace) {
 /// For people.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:?}: {:?}", self.verdict.action(), self.verdict.reason())?;
+        writeln!(f, "{}: {}", self.verdict.action(), self.verdict.reason().name())?;
         for Considered { rule, result } in &self.rules {
             match result {
                 Err(reason) => writeln!(f, "  - {rule}: {reason}")?,

@@ -25,6 +25,18 @@ pub enum Action {
     Drop,
 }
 
+/// For people: `refused with 429`.
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Action::Allow => f.write_str("allowed"),
+            Action::Wait(wait) => write!(f, "allowed after {wait:?}"),
+            Action::Refuse(status) => write!(f, "refused with {status}"),
+            Action::Drop => f.write_str("dropped without an answer"),
+        }
+    }
+}
+
 /// Why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
