@@ -4,5 +4,6 @@ pub mod chart;
 pub mod memory;
 pub mod report;
 pub mod rules;
+pub mod server;
 pub mod timing;
 pub mod workload;

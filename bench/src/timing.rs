@@ -85,15 +85,19 @@ impl Worst {
 pub fn worst(calls: u64, mut call: impl FnMut(u64) -> Duration) -> Worst {
     let start = Instant::now();
     let worst_call = (0..calls).map(&mut call).max().unwrap_or_default();
-    let took = start.elapsed();
-    let mut worst_idle = Duration::ZERO;
+    Worst { call: worst_call, idle: worst_idle(start.elapsed()) }
+}
+
+/// The longest that a turn of a loop of nothing takes in such a time.
+pub fn worst_idle(during: Duration) -> Duration {
+    let mut worst = Duration::ZERO;
     let (start, mut last) = (Instant::now(), Instant::now());
-    while start.elapsed() < took {
+    while start.elapsed() < during {
         let now = Instant::now();
-        worst_idle = worst_idle.max(now - last);
+        worst = worst.max(now - last);
         last = now;
     }
-    Worst { call: worst_call, idle: worst_idle }
+    worst
 }
 
 /// How long one call took.

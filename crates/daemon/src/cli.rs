@@ -1,7 +1,9 @@
 //! The command line: what there is to say, and who does it.
 
 mod ask;
+mod connection;
 mod settings;
+mod top;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use clap_complete::Shell;
@@ -31,6 +33,7 @@ pub(crate) fn command() -> Command {
             ),
         )
         .subcommands(ask::commands())
+        .subcommand(top::command())
         .subcommand(
             Command::new("rules")
                 .about("Check rules, or translate them")
@@ -86,6 +89,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
             clap_mangen::Man::new(command()).render(&mut page)?;
             print(&String::from_utf8_lossy(&page))
         }
+        Some(("top", matches)) => top::run(matches),
         Some((name, matches)) => ask::run(name, matches),
         None => Ok(()),
     }

@@ -7,6 +7,7 @@ pub use layers::{Layers, Origin};
 pub use settings::{SETTINGS, Setting, reference};
 
 use crate::access::Access;
+use crate::otlp::Collector;
 use crate::tls::TlsFiles;
 use std::fmt;
 use std::net::SocketAddr;
@@ -50,6 +51,12 @@ pub struct Config {
     pub log: LogLevel,
     /// As what.
     pub log_format: LogFormat,
+    /// Who is sent metrics and traces, how often, and which share of questions is traced that nobody traces yet.
+    pub otlp: Option<Collector>,
+    /// See `otlp`.
+    pub otlp_interval: Duration,
+    /// See `otlp`.
+    pub otlp_share: f64,
 }
 
 /// How much is logged.
@@ -91,36 +98,45 @@ impl Config {
     /// Every value that makes no sense, where it is from, and what would.
     pub fn new(layers: &Layers) -> Result<Config, ConfigMistakes> {
         let mut read = Reader { layers, mistakes: ConfigMistakes::default() };
-        let config = Config {
-            rules: read.optional("rules"),
-            resp: read.address("resp"),
-            grpc: read.address("grpc"),
-            http: read.address("http"),
-            resp_socket: read.optional("resp-socket"),
-            buckets: read.count("buckets"),
-            keys: read.count("keys"),
-            unknown_namespaces: read
-                .choice("unknown-namespaces", &[("allow", NoMatch::Allow), ("refuse", NoMatch::Refuse)]),
-            connections: read.count("connections"),
-            connections_per_peer: read.count("connections-per-peer"),
-            idle_timeout: read.parsed("idle-timeout", "a duration such as `5 minutes`", |text| {
-                tollgate::parse_duration(text).ok().filter(|time| !time.is_zero())
-            }),
-            access: read.tokens("token-file"),
-            allow_anonymous: read.choice("allow-anonymous", &[("false", false), ("true", true)]),
-            tls: read.tls(),
-            log: read.choice(
-                "log",
-                &[
-                    ("off", LogLevel::Off),
-                    ("error", LogLevel::Error),
-                    ("warn", LogLevel::Warn),
-                    ("info", LogLevel::Info),
-                    ("debug", LogLevel::Debug),
-                ],
-            ),
-            log_format: read.choice("log-format", &[("text", LogFormat::Text), ("json", LogFormat::Json)]),
-        };
+        let config =
+            Config {
+                rules: read.optional("rules"),
+                resp: read.address("resp"),
+                grpc: read.address("grpc"),
+                http: read.address("http"),
+                resp_socket: read.optional("resp-socket"),
+                buckets: read.count("buckets"),
+                keys: read.count("keys"),
+                unknown_namespaces: read
+                    .choice("unknown-namespaces", &[("allow", NoMatch::Allow), ("refuse", NoMatch::Refuse)]),
+                connections: read.count("connections"),
+                connections_per_peer: read.count("connections-per-peer"),
+                idle_timeout: read.duration("idle-timeout"),
+                access: read.tokens("token-file"),
+                allow_anonymous: read.choice("allow-anonymous", &[("false", false), ("true", true)]),
+                tls: read.tls(),
+                log: read.choice(
+                    "log",
+                    &[
+                        ("off", LogLevel::Off),
+                        ("error", LogLevel::Error),
+                        ("warn", LogLevel::Warn),
+                        ("info", LogLevel::Info),
+                        ("debug", LogLevel::Debug),
+                    ],
+                ),
+                log_format: read.choice("log-format", &[("text", LogFormat::Text), ("json", LogFormat::Json)]),
+                otlp: read.parsed("otlp", "the address of a collector such as `http://127.0.0.1:4318`", |text| {
+                    match text {
+                        "" => Some(None),
+                        text => text.parse().ok().map(Some),
+                    }
+                }),
+                otlp_interval: read.duration("otlp-interval"),
+                otlp_share: read.parsed("otlp-share", "a number from 0 to 1", |text| {
+                    text.parse().ok().filter(|share| (0.0..=1.0).contains(share))
+                }),
+            };
         read.refuse_open_doors(&config);
         if read.mistakes.0.is_empty() { Ok(config) } else { Err(read.mistakes) }
     }
@@ -144,6 +160,12 @@ impl Reader<'_> {
     fn count(&mut self, name: &str) -> usize {
         self.parsed(name, "a whole number from 1", |text| {
             text.replace('_', "").parse().ok().filter(|number| *number > 0)
+        })
+    }
+
+    fn duration(&mut self, name: &str) -> Duration {
+        self.parsed(name, "a duration such as `5 minutes`", |text| {
+            tollgate::parse_duration(text).ok().filter(|time| !time.is_zero())
         })
     }
 

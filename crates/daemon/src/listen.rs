@@ -6,16 +6,22 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 
 /// How long after a failure to accept the next attempt is made, as when there are too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long what was sent before the end may take to arrive.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -60,6 +66,12 @@ impl Stop {
     pub async fn come(&mut self) {
         let _ = self.0.wait_for(|stopped| *stopped).await;
     }
+
+    /// Returns a moment after it has come: all that was sent before then has arrived, and can be answered.
+    pub async fn come_to_an_end(&mut self) {
+        self.come().await;
+        tokio::time::sleep(LAST_WORDS).await;
+    }
 }
 
 impl Stopper {
@@ -97,16 +109,29 @@ impl Default for Door {
     }
 }
 
+/// What connections are served by: a thread for each core.
+///
+/// # Errors
+/// The threads cannot be started.
+pub fn runtime() -> io::Result<Runtime> {
+    // A thread that has nothing left to do lets others have its core before it sleeps. On a busy machine those are who ask:
+    // when they have had their turn there is enough to do, and nobody has to be woken up for a single request.
+    Builder::new_multi_thread().enable_all().on_thread_park(thread::yield_now).build()
+}
+
 /// Serves connections until `stop`, then lets the ones that are open finish what they have sent.
-pub async fn listen<F: FrontEnd>(listener: Listener, door: Door, front_end: Arc<F>, mut stop: Stop) {
+pub async fn listen<F: FrontEnd>(listener: Listener, door: Door, front_end: Arc<F>, stop: Stop) {
     let places = Arc::new(Semaphore::new(door.connections));
     let peers = Arc::new(Peers { most: door.per_peer, open: Mutex::default() });
     let most = u32::try_from(door.connections).unwrap_or(u32::MAX);
     let door = Arc::new(door);
+    // Whoever has connected is served, also if nobody has come to the door yet.
+    let mut closing = stop.clone();
+    let mut closing = pin!(closing.come_to_an_end());
     loop {
         let accepted = tokio::select! {
-            () = stop.come() => break,
             accepted = accept(&listener, &places) => accepted,
+            () = &mut closing => break,
         };
         let Some((stream, place)) = accepted else { continue };
         let guest = Guest { door: Arc::clone(&door), front_end: Arc::clone(&front_end), stop: stop.clone() };

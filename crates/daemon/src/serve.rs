@@ -1,19 +1,22 @@
 //! The whole daemon: rules, listeners, signals, and an end in order.
 
 use crate::config::Config;
+use crate::grpc::GrpcServer;
+use crate::http::HttpServer;
 use crate::listen::{Door, FrontEnd, Listener, Stop, Stopper, listen};
+use crate::otlp::Tracer;
 use crate::resp::RespServer;
 use crate::state::State;
 use crate::systemd::{self, Sockets};
 use crate::tls::{Tls, TlsFiles};
-use crate::{example, logging};
+use crate::{example, logging, otlp};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tollgate::{Capacity, RuleSet, Tollgate};
 use tracing::{info, warn};
@@ -35,12 +38,24 @@ pub async fn serve(config: Config) -> Result<(), Failure> {
     let rules = rules_path(&config)?;
     let tollgate = open_rules(&config, rules.as_deref())?;
     let _watching = rules.as_ref().map(|_| tollgate.watch());
-    let state = Arc::new(State::new(tollgate, config.keys, config.access.clone()));
-    let mut daemon = Daemon::new(&config, Arc::clone(&state));
+    let state = State::new(tollgate, config.keys, config.access.clone());
+    let mut daemon = match config.otlp.clone() {
+        None => Daemon::new(&config, Arc::new(state)),
+        Some(collector) => {
+            let (tracer, spans) = Tracer::new(config.otlp_share);
+            let mut daemon = Daemon::new(&config, Arc::new(state.with_tracer(tracer)));
+            let state = Arc::clone(&daemon.state);
+            let export = otlp::export(collector, config.otlp_interval, state, spans, daemon.stop.clone());
+            daemon.listening.spawn(export);
+            daemon
+        }
+    };
     daemon.open_all().await?;
+    // Whoever reads that it is ready may tell it to end at once.
+    let signals = Signals::new()?;
     greet(&daemon.addresses, rules.as_deref());
     systemd::notify("READY=1");
-    daemon.run().await
+    daemon.run(signals).await
 }
 
 /// Where the rules are. Where nobody says, and nothing is there yet, the examples are.
@@ -113,13 +128,16 @@ impl<'a> Daemon<'a> {
     }
 
     async fn open_all(&mut self) -> Result<(), Failure> {
-        let (state, idle) = (&self.state, self.config.idle_timeout);
-        let resp = Arc::new(RespServer::new(Arc::clone(state), idle));
+        let idle = self.config.idle_timeout;
+        let resp = Arc::new(RespServer::new(Arc::clone(&self.state), idle));
         self.open("RESP", 0, self.config.resp, &[], Arc::clone(&resp)).await?;
         if let Some(path) = &self.config.resp_socket {
             self.open_socket(path, resp)?;
         }
-        Ok(())
+        let grpc = Arc::new(GrpcServer::new(Arc::clone(&self.state), idle));
+        self.open("gRPC", 1, self.config.grpc, &[b"h2"], grpc).await?;
+        let http = Arc::new(HttpServer::new(Arc::clone(&self.state), idle));
+        self.open("HTTP", 2, self.config.http, &[b"h2", b"http/1.1"], http).await
     }
 
     /// Listens at an address, or at the socket that systemd has opened for it.
@@ -175,16 +193,14 @@ impl<'a> Daemon<'a> {
     }
 
     /// Waits for signals, and ends in order when it is told to.
-    async fn run(mut self) -> Result<(), Failure> {
-        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        let mut hang_up = signal(SignalKind::hangup())?;
+    async fn run(mut self, mut signals: Signals) -> Result<(), Failure> {
         let mut look = tokio::time::interval(LOOK);
         let mut seen = self.changed();
         loop {
             tokio::select! {
-                _ = interrupt.recv() => break,
-                _ = terminate.recv() => break,
-                _ = hang_up.recv() => self.reload(),
+                _ = signals.interrupt.recv() => break,
+                _ = signals.terminate.recv() => break,
+                _ = signals.hang_up.recv() => self.reload(),
                 _ = look.tick() => {
                     let changed = self.changed();
                     if changed != seen {
@@ -227,6 +243,23 @@ impl<'a> Daemon<'a> {
 
     fn changed(&self) -> Vec<Option<std::time::SystemTime>> {
         self.certificates.iter().map(|tls| tls.changed()).collect()
+    }
+}
+
+/// What it is told by. From when this is made they no longer end the process by themselves.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Signals> {
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
     }
 }
 

@@ -2,6 +2,7 @@ use crate::access::Access;
 use crate::fault::Fault;
 use crate::holds::{HoldId, Holds};
 use crate::meters::Meters;
+use crate::otlp::Tracer;
 use std::hash::RandomState;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,6 +20,8 @@ pub struct State {
     holds: Holds,
     access: Access,
     meters: Meters,
+    tracer: Option<Tracer>,
+    started: Time,
     is_stopping: AtomicBool,
 }
 
@@ -35,13 +38,31 @@ impl State {
     /// With these rules, room for so many keys that bring their own rate, and these tokens for strangers.
     pub fn new(tollgate: Tollgate, keys: usize, access: Access) -> State {
         State {
+            started: tollgate.clock().now(),
             tollgate,
             buckets: Table::new(Capacity::Keys(keys), &RandomState::new()),
             holds: Holds::default(),
             access,
             meters: Meters::default(),
+            tracer: None,
             is_stopping: AtomicBool::new(false),
         }
+    }
+
+    /// The same, with some questions traced.
+    #[must_use]
+    pub fn with_tracer(self, tracer: Tracer) -> State {
+        State { tracer: Some(tracer), ..self }
+    }
+
+    /// Traces questions, if they are to be.
+    pub fn tracer(&self) -> Option<&Tracer> {
+        self.tracer.as_ref()
+    }
+
+    /// When counting began.
+    pub fn started(&self) -> Time {
+        self.started
     }
 
     /// What decides by rules.

@@ -46,8 +46,8 @@ fn throttlecrab_gets_its_own_order_of_numbers() {
         let limit = throttle.limit().unwrap();
         throttle.decide(b"k", &limit, &table, Time::from_nanos(START)).as_crab()
     };
-    assert_eq!(ask(throttle(1, 1, 10, 2)), [1, 1, 0, 20, 0]);
-    assert_eq!(ask(throttle(1, 1, 10, 1)), [0, 1, 0, 20, 10]);
+    assert_eq!(ask(throttle(1, 1, 10, 2)), [1, 2, 0, 20, 0]);
+    assert_eq!(ask(throttle(1, 1, 10, 1)), [0, 2, 0, 20, 10]);
 }
 
 /// The algorithm in its textbook form: the theoretical arrival time of each key, in nanoseconds.

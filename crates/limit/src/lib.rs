@@ -25,6 +25,7 @@
 mod algorithm;
 mod cell;
 mod decision;
+pub mod kept;
 mod limit;
 mod pace;
 mod quota;

@@ -147,6 +147,13 @@ impl Pace {
         self.ticks
     }
 
+    /// By how much nanoseconds are shifted to be ticks, and units per tick as a fixed-point number with 63 binary
+    /// places; `None` where units are nanoseconds.
+    pub(crate) fn scale(&self) -> Option<(u32, u64)> {
+        let factor = self.ratio.map_or(1 << 63, |ratio| ratio.units_per_tick);
+        (!self.is_in_nanos()).then_some((self.ticks.shift, factor))
+    }
+
     /// Whether units and ticks are nanoseconds.
     #[inline(always)]
     pub(crate) const fn is_in_nanos(&self) -> bool {

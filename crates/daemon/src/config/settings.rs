@@ -134,6 +134,21 @@ pub const SETTINGS: &[Setting] = &[
         default: "text",
         help: "Whether that is for people or for machines.",
     },
+    Setting {
+        name: "otlp",
+        value: "URL",
+        default: "",
+        help: "An OpenTelemetry collector, such as `http://127.0.0.1:4318`, which is sent metrics and traces: OTLP over HTTP, \
+               as JSON, without TLS.",
+    },
+    Setting { name: "otlp-interval", value: "DURATION", default: "10 seconds", help: "How often it is sent metrics." },
+    Setting {
+        name: "otlp-share",
+        value: "NUMBER",
+        default: "0.001",
+        help: "Which share of questions over HTTP and gRPC is traced, from 0 to 1. Those are traced, and others are not, whose \
+               callers say so by a `traceparent`.",
+    },
 ];
 
 /// The page about all settings, in Markdown.

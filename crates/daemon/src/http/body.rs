@@ -80,7 +80,9 @@ async fn next(visit: &Visit, body: &mut Incoming) -> Result<Option<Bytes>, Fault
         });
         match frame.await? {
             None => return Ok(None),
-            Some(Err(_)) => return Err(Fault::Malformed("the body was cut short, or is not framed as HTTP has it".into())),
+            Some(Err(_)) => {
+                return Err(Fault::Malformed("the body was cut short, or is not framed as HTTP has it".into()));
+            }
             // There are trailers, too, which say nothing here.
             Some(Ok(frame)) => {
                 if let Ok(data) = frame.into_data() {

@@ -44,6 +44,11 @@ pub(super) fn json(headers: HeaderMap, value: &impl Serialize) -> Reply {
     let mut body = Vec::with_capacity(ROOM);
     // Only maps whose keys are no texts cannot be written, and there are none.
     let _ = serde_json::to_writer(&mut body, value);
+    json_text(headers, body)
+}
+
+/// JSON that is written already, in place of the request's headers.
+pub(super) fn json_text(headers: HeaderMap, body: Vec<u8>) -> Reply {
     of_type_in(headers, "application/json", body)
 }
 

@@ -1,6 +1,7 @@
 //! Connections: which version of HTTP they speak, how they are served and how they end.
 
 use super::page;
+use super::quick::{self, End};
 use super::reply::Text;
 use super::watch::{Activity, Kind, Overdue, Patience, Watch, Watched};
 use crate::fault::Fault;
@@ -10,7 +11,7 @@ use crate::state::State;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
-use hyper::service::service_fn;
+use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -87,29 +88,30 @@ impl HttpServer {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let Some(first) = self.greeting(&mut stream, &mut stop).await? else { return Ok(()) };
-        let is_http2 = first.starts_with(PREFACE);
         let activity = Arc::new(Activity::default());
-        let stream = TokioIo::new(Watched::new(stream, first, Arc::clone(&activity)));
-        let visit = Visit {
+        let visit = Arc::new(Visit {
             state: Arc::clone(&self.state),
             peer,
             activity: Arc::clone(&activity),
             patience: self.patience,
-        };
-        let visit = Arc::new(visit);
-        let service = service_fn(move |request: Request<Incoming>| {
-            let visit = Arc::clone(&visit);
-            async move { Ok::<Response<Text>, Infallible>(page::answer(&visit, request).await) }
         });
-        if is_http2 {
-            let watch = Watch::new(activity, self.patience, Kind::Streams);
-            self.run(&mut self.streams.serve_connection(stream, service), watch, stop).await;
+        if first.starts_with(PREFACE) {
+            let watch = Watch::new(Arc::clone(&activity), self.patience, Kind::Streams);
+            let stream = TokioIo::new(Watched::new(stream, first, activity));
+            self.run(&mut self.streams.serve_connection(stream, service(visit)), watch, stop).await;
             return Ok(());
         }
-        let watch = Watch::new(activity, self.patience, Kind::Serial);
-        let mut connection = self.serial.serve_connection(stream, service);
-        self.run(&mut connection, watch, stop).await;
-        part(connection.into_parts().io.into_inner()).await
+        let unusual = match quick::serve(&mut stream, &visit, first, &mut stop).await? {
+            End::Over => return part(stream).await,
+            End::HandOver(unusual) => unusual,
+        };
+        let watch = Watch::new(Arc::clone(&activity), self.patience, Kind::Serial);
+        let stream = TokioIo::new(Watched::new(stream, unusual, activity));
+        let mut connection = self.serial.serve_connection(stream, service(visit));
+        if self.run(&mut connection, watch, stop).await == Parting::Fair {
+            part(connection.into_parts().io.into_inner()).await?;
+        }
+        Ok(())
     }
 
     /// What the connection begins with, as far as it takes to know which version it speaks.
@@ -133,28 +135,51 @@ impl HttpServer {
     }
 
     /// Serves a connection until it ends, takes too long, or has said goodbye.
-    async fn run<C: Connection>(&self, connection: &mut C, mut watch: Watch, mut stop: Stop) {
+    async fn run<C: Connection>(&self, connection: &mut C, mut watch: Watch, mut stop: Stop) -> Parting {
         let mut stop = pin!(stop.come());
         let mut is_stopping = false;
-        let ended = poll_fn(|context| loop {
-            if let Poll::Ready(ended) = connection.poll(context) {
-                return Poll::Ready(ended);
-            }
-            if !is_stopping && stop.as_mut().poll(context).is_ready() {
-                is_stopping = true;
-                connection.begin_to_end();
-                continue;
-            }
-            match std::task::ready!(watch.poll(context)) {
-                Overdue::Idle => return Poll::Ready(Ok(())),
-                Overdue::Body => {}
-                Overdue::Slow => return Poll::Ready(Err(Some(Fault::TooSlow))),
+        let ended = poll_fn(|context| {
+            loop {
+                if let Poll::Ready(ended) = connection.poll(context) {
+                    return Poll::Ready(ended);
+                }
+                if !is_stopping && stop.as_mut().poll(context).is_ready() {
+                    is_stopping = true;
+                    connection.begin_to_end();
+                    continue;
+                }
+                match std::task::ready!(watch.poll(context)) {
+                    Overdue::Idle => return Poll::Ready(Ok(())),
+                    Overdue::Body => {}
+                    Overdue::Slow => return Poll::Ready(Err(Some(Fault::TooSlow))),
+                }
             }
         });
-        if let Err(Some(fault)) = ended.await {
-            self.meter().fault(&fault);
+        let ended = ended.await;
+        if let Err(Some(fault)) = &ended {
+            self.meter().fault(fault);
         }
+        if ended == Err(Some(Fault::TooSlow)) { Parting::Curt } else { Parting::Fair }
     }
+}
+
+/// How a connection is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parting {
+    /// So that the last reply arrives.
+    Fair,
+    /// At once, as nobody reads it.
+    Curt,
+}
+
+/// Answers the requests of one connection.
+fn service(
+    visit: Arc<Visit>,
+) -> impl HttpService<Incoming, ResBody = Text, Error = Infallible, Future: Send + 'static> + Unpin {
+    service_fn(move |request: Request<Incoming>| {
+        let visit = Arc::clone(&visit);
+        async move { Ok::<Response<Text>, Infallible>(page::answer(&visit, request).await) }
+    })
 }
 
 impl FrontEnd for HttpServer {
@@ -170,8 +195,9 @@ impl FrontEnd for HttpServer {
 
 fn serial() -> http1::Builder {
     let mut builder = http1::Builder::new();
-    // Timers are the watch's business; see there.
-    builder.header_read_timeout(None).half_close(true).pipeline_flush(true).writev(false);
+    // Timers are the watch's business; see there. `pipeline_flush` would keep replies as long as requests come, however
+    // many that are.
+    builder.header_read_timeout(None).half_close(true).writev(false);
     builder.max_header_size(LONGEST_HEAD).max_buf_size(BUFFER);
     builder
 }
@@ -196,11 +222,10 @@ trait Connection {
 impl<I, S> Connection for http1::Connection<I, S>
 where
     I: hyper::rt::Read + hyper::rt::Write + Unpin,
-    S: hyper::service::HttpService<Incoming, ResBody = Text, Error = Infallible> + Unpin,
-    S::Future: Unpin,
+    S: HttpService<Incoming, ResBody = Text, Error = Infallible> + Unpin,
 {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Option<Fault>>> {
-        self.poll_without_shutdown(context).map_err(|error| fault(&error))
+        Future::poll(Pin::new(self), context).map_err(|error| fault(&error))
     }
 
     fn begin_to_end(&mut self) {
@@ -211,7 +236,7 @@ where
 impl<I, S> Connection for http2::Connection<I, S, TokioExecutor>
 where
     I: hyper::rt::Read + hyper::rt::Write + Unpin,
-    S: hyper::service::HttpService<Incoming, ResBody = Text, Error = Infallible> + Unpin,
+    S: HttpService<Incoming, ResBody = Text, Error = Infallible> + Unpin,
     S::Future: Send + 'static,
 {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Option<Fault>>> {

@@ -1,6 +1,7 @@
 //! What can be asked over RESP, one function a command.
 
 mod handshake;
+mod stats;
 
 pub use handshake::Session;
 
@@ -14,7 +15,7 @@ use crate::throttle::{Throttle, ThrottleError};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::time::Duration;
-use tollgate::{Request, Time, Value};
+use tollgate::{Request, Time, Value, Verdict};
 
 /// What came of a command: its replies are written, or there is a fault to be.
 type Done = Result<(), Fault>;
@@ -41,6 +42,7 @@ fn answer(
         b"AUTH" => return handshake::auth(state, session, arguments, replies),
         b"HELLO" => return handshake::hello(state, session, arguments, replies),
         b"QUIT" => return handshake::quit(session, replies),
+        b"POST" | b"HOST:" => return Err(hang_up(session)),
         _ if !session.may_ask() => return Err(Fault::NoToken),
         _ => {}
     }
@@ -49,6 +51,10 @@ fn answer(
         b"THROTTLE" => throttle(state, arguments, now, replies, Dialect::Crab),
         b"CHECK" => tell(&Answer::new(&state.engine().check(&request("CHECK", arguments)?.borrow(), now)), replies),
         b"PEEK" => tell(&Answer::new(&state.engine().peek(&request("PEEK", arguments)?.borrow(), now)), replies),
+        b"CHECK.HEADERS" => {
+            let verdict = state.engine().check(&request("CHECK.HEADERS", arguments)?.borrow(), now);
+            tell_with_headers(&verdict, now, replies);
+        }
         b"RESERVE" => return reserve(state, arguments, now, replies),
         b"SETTLE" => return settle(state, arguments, now, replies),
         b"REFUND" => return refund(state, arguments, now, replies),
@@ -59,6 +65,7 @@ fn answer(
             let explanation = state.engine().explain(&request("EXPLAIN", arguments)?.borrow(), now);
             replies.bulk(explanation.to_string().as_bytes());
         }
+        b"STATS" => stats::tell(state, replies),
         b"PING" => return handshake::ping(arguments, replies),
         b"ECHO" => return handshake::echo(arguments, replies),
         b"CLIENT" => return handshake::client(session, arguments, replies),
@@ -72,19 +79,27 @@ fn answer(
 }
 
 /// What can be asked, apart from what clients say to get acquainted.
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 13] = [
     "CL.THROTTLE",
     "THROTTLE",
     "CHECK",
+    "CHECK.HEADERS",
     "PEEK",
     "RESERVE",
     "SETTLE",
     "REFUND",
     "RESET.CLIENT",
     "EXPLAIN",
+    "STATS",
     "PING",
     "INFO",
 ];
+
+/// A page in somebody's browser can be made to send requests to this machine, with commands in them.
+fn hang_up(session: &mut Session) -> Fault {
+    session.is_over = true;
+    Fault::Unknown("this is not HTTP; the configuration says where that is answered".into())
+}
 
 fn unknown(name: &[u8]) -> Fault {
     let name = name.get(..name.len().min(64)).unwrap_or_default().to_ascii_lowercase();
@@ -271,8 +286,26 @@ fn number(number: u64) -> i64 {
 
 /// What a verdict says, as names and values; -1 for what there is not.
 fn tell(answer: &Answer<'_>, replies: &mut Replies) {
-    let time = |time: Option<Duration>| time.map_or(-1, |time| number(milliseconds(time)));
     replies.map(9);
+    tell_fields(answer, replies);
+}
+
+/// The same, and what to tell the client, as names and values of headers.
+fn tell_with_headers(verdict: &Verdict, now: Time, replies: &mut Replies) {
+    replies.map(10);
+    tell_fields(&Answer::new(verdict), replies);
+    replies.bulk(b"headers");
+    let mut headers: SmallVec<[(&str, String); 8]> = SmallVec::new();
+    verdict.headers(now, |name, value| headers.push((name, value.to_owned())));
+    replies.map(headers.len());
+    for (name, value) in headers {
+        replies.bulk(name.as_bytes());
+        replies.bulk(value.as_bytes());
+    }
+}
+
+fn tell_fields(answer: &Answer<'_>, replies: &mut Replies) {
+    let time = |time: Option<Duration>| time.map_or(-1, |time| number(milliseconds(time)));
     replies.pair("allowed", i64::from(answer.allowed));
     replies.pair("status", answer.status.into());
     replies.pair("limit", answer.limit.map_or(-1, number));

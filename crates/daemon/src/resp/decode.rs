@@ -15,8 +15,14 @@ pub const LONGEST_LINE: usize = 64 * 1024;
 /// The longest command: its sender is refused before more of it is read.
 pub const LONGEST_COMMAND: usize = 256 * 1024;
 
+/// The most digits of a length. Every number of so many fits into 64 bits, and none that is allowed has more.
+const LONGEST_NUMBER: usize = 18;
+
+/// Commands that are looked at together, so that the memory that one needs is fetched while others are decided.
+pub const BATCH: usize = 16;
+
 /// The arguments of a command, its name first.
-pub type Arguments<'a> = SmallVec<[&'a [u8]; 16]>;
+pub type Arguments<'a> = SmallVec<[&'a [u8]; 12]>;
 
 /// What is not RESP. The connection is of no further use: nobody knows where the next command begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +57,6 @@ impl fmt::Display for Malformed {
 }
 
 /// A command at the beginning of a buffer.
-#[expect(clippy::large_enum_variant, reason = "the large one is nearly always meant, and stays where it is made")]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Decoded<'a> {
     /// It is whole. It takes so many bytes, and has no arguments if somebody only pressed return.
@@ -60,6 +65,47 @@ pub enum Decoded<'a> {
     Typed(&'a [u8], usize),
     /// There is more to come.
     Incomplete,
+}
+
+impl Decoded<'_> {
+    /// How many bytes it takes.
+    pub fn taken(&self) -> usize {
+        match self {
+            Decoded::Command(_, taken) | Decoded::Typed(_, taken) => *taken,
+            Decoded::Incomplete => 0,
+        }
+    }
+}
+
+/// Commands that came together. None of them is [`Incomplete`](Decoded::Incomplete).
+pub type Batch<'a> = SmallVec<[Decoded<'a>; BATCH]>;
+
+/// What comes after a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// Perhaps another one.
+    Another,
+    /// Nothing whole.
+    Incomplete,
+    /// Nothing that can be understood.
+    Broken(Malformed),
+}
+
+/// Looks for as many commands as the batch has room for, at the beginning of what was received. They are put where they
+/// stay: to hand them back would mean to copy some kilobytes.
+pub fn decode_batch<'a>(buffer: &'a [u8], batch: &mut Batch<'a>) -> Then {
+    let mut rest = buffer;
+    while batch.len() < BATCH {
+        match decode(rest) {
+            Ok(Decoded::Incomplete) => return Then::Incomplete,
+            Ok(decoded) => {
+                rest = rest.get(decoded.taken()..).unwrap_or_default();
+                batch.push(decoded);
+            }
+            Err(malformed) => return Then::Broken(malformed),
+        }
+    }
+    Then::Another
 }
 
 /// Looks for a command at the beginning of what was received.
@@ -113,20 +159,18 @@ fn line(buffer: &[u8]) -> Result<Decoded<'_>, Malformed> {
 pub fn unquote(line: &[u8]) -> Result<Vec<Vec<u8>>, Malformed> {
     let mut rest = line.trim_ascii_start();
     let mut words = Vec::new();
-    while let Some(first) = rest.first() {
-        let (word, after) = match first {
-            b'"' => double_quoted(rest.get(1..).unwrap_or_default())?,
-            b'\'' => single_quoted(rest.get(1..).unwrap_or_default())?,
-            _ => {
-                let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
-                let (word, after) = rest.split_at(end);
-                (word.to_vec(), after)
-            }
+    while !rest.is_empty() {
+        let is_special = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'"' | b'\'');
+        let (plain, after) = rest.split_at(rest.iter().position(is_special).unwrap_or(rest.len()));
+        let (quoted, after) = match after {
+            [b'"', text @ ..] => double_quoted(text)?,
+            [b'\'', text @ ..] => single_quoted(text)?,
+            _ => (Vec::new(), after),
         };
         if after.first().is_some_and(|byte| !byte.is_ascii_whitespace()) {
             return Err(Malformed::Quotes);
         }
-        words.push(word);
+        words.push([plain, &quoted].concat());
         rest = after.trim_ascii_start();
     }
     Ok(words)
@@ -193,22 +237,27 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// A number up to the end of the line; `None` if that has not come yet.
     fn number(&mut self) -> Result<Option<i64>, ()> {
-        // The longest number and what ends it.
         let rest = self.buffer.get(self.at..).unwrap_or_default();
-        let line = rest.get(..rest.len().min(22)).unwrap_or_default();
-        let Some(end) = line.iter().position(|byte| *byte == b'\r') else {
-            return if line.len() < 22 { Ok(None) } else { Err(()) };
+        let (is_negative, digits) = match rest {
+            [b'-', digits @ ..] => (true, digits),
+            digits => (false, digits),
         };
-        let digits = line.get(..end).and_then(|digits| std::str::from_utf8(digits).ok()).ok_or(())?;
-        let number = digits.parse().map_err(|_| ())?;
-        match rest.get(end + 1) {
-            None => Ok(None),
-            Some(b'\n') => {
-                self.at += end + 2;
-                Ok(Some(number))
+        let mut number = 0;
+        for (index, byte) in digits.iter().enumerate().take(LONGEST_NUMBER + 1) {
+            match byte {
+                b'0'..=b'9' => number = 10_i64.saturating_mul(number).saturating_add(i64::from(byte - b'0')),
+                b'\r' if index > 0 => {
+                    self.at += usize::from(is_negative) + index + 2;
+                    return match digits.get(index + 1) {
+                        None => Ok(None),
+                        Some(b'\n') => Ok(Some(if is_negative { -number } else { number })),
+                        Some(_) => Err(()),
+                    };
+                }
+                _ => return Err(()),
             }
-            Some(_) => Err(()),
         }
+        if digits.len() > LONGEST_NUMBER { Err(()) } else { Ok(None) }
     }
 
     /// `$5\r\nhello\r\n`; `None` if it has not come as a whole yet.

@@ -1,7 +1,5 @@
 //! Replies, appended to a buffer that goes out in one piece.
 
-use std::io::Write;
-
 /// Writes replies in RESP2, or RESP3 for those who said hello to it.
 #[derive(Debug, Default)]
 pub struct Replies {
@@ -24,7 +22,9 @@ impl Replies {
 
     /// `+OK`
     pub fn simple(&mut self, text: &str) {
-        self.line(b'+', format_args!("{text}"));
+        self.bytes.push(b'+');
+        self.bytes.extend_from_slice(text.as_bytes());
+        self.bytes.extend_from_slice(b"\r\n");
     }
 
     /// `-ERR …`. Line breaks, which would end the reply, become spaces.
@@ -36,12 +36,12 @@ impl Replies {
 
     /// `:7`
     pub fn integer(&mut self, number: i64) {
-        self.line(b':', format_args!("{number}"));
+        self.number(b':', number);
     }
 
     /// How many there are.
     pub fn count(&mut self, count: usize) {
-        self.integer(i64::try_from(count).unwrap_or(i64::MAX));
+        self.length(b':', count);
     }
 
     /// A name and a number.
@@ -52,7 +52,7 @@ impl Replies {
 
     /// A text of any bytes.
     pub fn bulk(&mut self, text: &[u8]) {
-        self.line(b'$', format_args!("{}", text.len()));
+        self.length(b'$', text.len());
         self.bytes.extend_from_slice(text);
         self.bytes.extend_from_slice(b"\r\n");
     }
@@ -64,13 +64,13 @@ impl Replies {
 
     /// Begins a list of so many replies.
     pub fn array(&mut self, length: usize) {
-        self.line(b'*', format_args!("{length}"));
+        self.length(b'*', length);
     }
 
     /// Begins so many pairs.
     pub fn map(&mut self, pairs: usize) {
         if self.is_resp3 {
-            self.line(b'%', format_args!("{pairs}"));
+            self.length(b'%', pairs);
         } else {
             self.array(2 * pairs);
         }
@@ -82,9 +82,31 @@ impl Replies {
         numbers.iter().for_each(|number| self.integer(*number));
     }
 
-    fn line(&mut self, kind: u8, text: std::fmt::Arguments<'_>) {
-        self.bytes.push(kind);
-        // Writing to memory cannot fail.
-        let _ = write!(self.bytes, "{text}\r\n");
+    fn length(&mut self, kind: u8, length: usize) {
+        self.number(kind, i64::try_from(length).unwrap_or(i64::MAX));
+    }
+
+    /// A line of a number, written from its end. The formatting of the standard library would take longer than to decide.
+    fn number(&mut self, kind: u8, number: i64) {
+        let mut line = *b":-9223372036854775808\r\n";
+        let (mut rest, mut at) = (number.unsigned_abs(), line.len() - 2);
+        let mut put = |byte| {
+            at -= 1;
+            if let Some(place) = line.get_mut(at) {
+                *place = byte;
+            }
+        };
+        loop {
+            put(b'0' + (rest % 10) as u8);
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        if number < 0 {
+            put(b'-');
+        }
+        put(kind);
+        self.bytes.extend_from_slice(line.get(at..).unwrap_or_default());
     }
 }

@@ -2,8 +2,10 @@
 
 use super::Engine;
 use super::deciding::{Plan, Taking};
+use super::queue::patience;
 use super::verdict::{Checked, Verdict};
 use std::fmt;
+use std::time::Duration;
 use tollgate_limit::{Decision, Limit, Time};
 use tollgate_rules::Request;
 
@@ -35,8 +37,12 @@ pub struct Question {
     pub limit: Limit,
     /// What the request costs.
     pub cost: u64,
+    /// How long the request may be held, where its rule says so. Otherwise that is for the limit to say.
+    pub max_wait: Option<Duration>,
     /// Whether the answer is only reported: a refusal need not keep the others from being taken.
     pub is_shadow: bool,
+    /// Whether a refusal keeps the others from being taken only if all limits of this kind refuse.
+    pub is_quota_mode: bool,
     check: usize,
 }
 
@@ -45,6 +51,13 @@ pub struct Question {
 pub enum Answer {
     /// What each limit said, in the order of the questions; all or nothing was taken.
     Decided(Vec<Decision>),
+    /// One limit is known to refuse, so that nobody was asked about the others and nothing was taken.
+    Refused {
+        /// Which of the questions.
+        question: usize,
+        /// What the limit says.
+        decision: Decision,
+    },
     /// Nobody could be reached in time.
     Failed,
 }
@@ -84,16 +97,15 @@ impl Engine {
     pub fn finish(&self, pending: Pending, request: &Request<'_>, answer: &Answer, now: Time) -> Verdict {
         let Pending { mut verdict, questions } = pending;
         let plan = &mut verdict.plan;
-        let answers = match answer {
-            Answer::Decided(decisions) => decisions.as_slice(),
-            Answer::Failed => &[],
-        };
         for (index, question) in questions.iter().enumerate() {
             let Some(check) = plan.checks.get_mut(question.check) else { continue };
-            check.is_open = false;
-            match answers.get(index) {
-                Some(decision) => answered(check, *decision),
-                None => plan.take_unasked(question.check, &self.table, now),
+            match answer.to(index) {
+                Told::Decided(decision) => answered(check, decision),
+                Told::Nothing => {}
+                Told::Failed => {
+                    check.is_open = false;
+                    plan.take_unasked(question.check, &self.table, now);
+                }
             }
         }
         if plan.is_refused() {
@@ -104,7 +116,29 @@ impl Engine {
     }
 }
 
+/// What an answer says about one question.
+enum Told {
+    Decided(Decision),
+    /// There was no need to ask.
+    Nothing,
+    Failed,
+}
+
+impl Answer {
+    fn to(&self, index: usize) -> Told {
+        match self {
+            Answer::Decided(decisions) => {
+                decisions.get(index).map_or(Told::Failed, |decision| Told::Decided(*decision))
+            }
+            Answer::Refused { question, decision } if *question == index => Told::Decided(*decision),
+            Answer::Refused { .. } => Told::Nothing,
+            Answer::Failed => Told::Failed,
+        }
+    }
+}
+
 fn answered(check: &mut Checked, decision: Decision) {
+    check.is_open = false;
     check.decision = decision;
     // Taken elsewhere, and not to be given back here.
     check.decision.granted = 0;
@@ -115,8 +149,9 @@ fn questions(plan: &Plan, parts: &[Request<'_>]) -> Vec<Question> {
     asked
         .filter_map(|(index, check)| {
             let (limit, amount, client) = plan.elsewhere(check, parts)?;
-            let (limit_id, cost, is_shadow) = (limit.id, check.cost, check.is_shadow);
-            Some(Question { limit_id, client, limit: *amount, cost, is_shadow, check: index })
+            let Checked { cost, is_shadow, is_quota_mode, .. } = *check;
+            let (limit_id, limit, max_wait) = (limit.id, *amount, patience(&plan.rules, check));
+            Some(Question { limit_id, client, limit, cost, max_wait, is_shadow, is_quota_mode, check: index })
         })
         .collect()
 }

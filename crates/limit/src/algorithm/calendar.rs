@@ -7,6 +7,9 @@ const MINUTE: i128 = 60 * SECOND;
 const HOUR: i128 = 60 * MINUTE;
 const DAY: i128 = 24 * HOUR;
 
+/// The epoch was a Thursday, three days after a Monday.
+const MONDAY: i128 = -3 * DAY;
+
 /// Windows aligned to the calendar, in UTC or at a fixed distance from it.
 ///
 /// ```
@@ -73,8 +76,7 @@ impl Calendar {
             CalendarUnit::Minute => every(local, MINUTE, 0),
             CalendarUnit::Hour => every(local, HOUR, 0),
             CalendarUnit::Day => every(local, DAY, 0),
-            // The epoch was a Thursday, three days after a Monday.
-            CalendarUnit::Week => every(local, 7 * DAY, -3 * DAY),
+            CalendarUnit::Week => every(local, 7 * DAY, MONDAY),
             CalendarUnit::Month => {
                 let (year, month) = year_and_month(local.div_euclid(DAY));
                 (first_day(year, month) * DAY, first_day(year, month + 1) * DAY)
@@ -88,6 +90,31 @@ impl Calendar {
         let start_nanos = u64::try_from(start - offset).unwrap_or(0);
         let end_nanos = u64::try_from(end - offset).unwrap_or(u64::MAX);
         Span { start: start_nanos, length: end_nanos - start_nanos }
+    }
+
+    /// How many nanoseconds its windows last and how far from the epoch they begin, or how many months they last.
+    pub(crate) const fn frame(&self) -> Result<(u64, i64), i64> {
+        let offset = self.offset as i128 * SECOND;
+        let (period, phase) = match self.unit {
+            CalendarUnit::Minute => (MINUTE, 0),
+            CalendarUnit::Hour => (HOUR, 0),
+            CalendarUnit::Day => (DAY, 0),
+            CalendarUnit::Week => (7 * DAY, MONDAY),
+            CalendarUnit::Month => return Err(1),
+            CalendarUnit::Year => return Err(12),
+        };
+        Ok((period as u64, (phase - offset) as i64))
+    }
+
+    /// Seconds east of UTC.
+    pub(crate) const fn offset(&self) -> i32 {
+        self.offset
+    }
+
+    /// When a month begins, counted from January of the year 0.
+    pub(crate) fn start_of_month(&self, month: i64) -> Time {
+        let day = first_day(i128::from(month.div_euclid(12)), i128::from(month.rem_euclid(12)) + 1);
+        Time::from_nanos(u64::try_from(day * DAY - i128::from(self.offset) * SECOND).unwrap_or(0))
     }
 
     /// The shortest and the longest that such a window can be.

@@ -17,14 +17,14 @@ use std::time::Duration;
 /// Around the moment at which a window ends, up to twice the limit can pass at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FixedWindow {
-    limit: u64,
-    frame: Frame,
+    pub(crate) limit: u64,
+    pub(crate) frame: Frame,
     timeout: Duration,
 }
 
 /// When windows begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Frame {
+pub(crate) enum Frame {
     /// At every multiple of so many nanoseconds since the epoch.
     Every(u64),
     Calendar(Calendar),
@@ -73,7 +73,7 @@ impl FixedWindow {
         Counter::new(self.limit, self.ticks(), window, hold)
     }
 
-    fn current(&self, now: Time) -> Counter {
+    pub(crate) fn current(&self, now: Time) -> Counter {
         self.counter(self.span(now))
     }
 
@@ -92,7 +92,7 @@ impl FixedWindow {
         }
     }
 
-    fn word(&self, used: u64, now: Time) -> u64 {
+    pub(crate) fn word(&self, used: u64, now: Time) -> u64 {
         let mut left = used;
         let mut written = self.current(now).word(left);
         if let Frame::Calendar(_) = self.frame {

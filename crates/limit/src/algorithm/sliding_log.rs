@@ -12,9 +12,9 @@ use std::time::Duration;
 /// requests, and with refused attempts counted like allowed ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlidingLog {
-    limit: u64,
-    period: u64,
-    gap: u64,
+    pub(crate) limit: u64,
+    pub(crate) period: u64,
+    pub(crate) gap: u64,
     blocked: Blocked,
 }
 
@@ -37,9 +37,24 @@ pub(crate) struct Log {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
-    at: u64,
-    tokens: u64,
+pub(crate) struct Entry {
+    pub(crate) at: u64,
+    pub(crate) tokens: u64,
+}
+
+impl Log {
+    /// A log of these entries, oldest first; those without tokens only say when the last request came.
+    pub(crate) fn of(entries: impl IntoIterator<Item = Entry>) -> Log {
+        let mut log = Log::default();
+        for entry in entries {
+            log.last = Some(entry.at);
+            log.total = log.total.saturating_add(entry.tokens);
+            if entry.tokens > 0 {
+                log.entries.push_back(entry);
+            }
+        }
+        log
+    }
 }
 
 impl SlidingLog {
@@ -85,7 +100,7 @@ impl SlidingLog {
     }
 
     /// The most that is remembered: ten limits of debt.
-    fn deepest(&self) -> u64 {
+    pub(crate) fn deepest(&self) -> u64 {
         self.limit.saturating_mul(11).min(1 << 62)
     }
 

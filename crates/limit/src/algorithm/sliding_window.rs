@@ -16,8 +16,8 @@ use std::time::Duration;
 /// Admits at most `limit × (1 + d / window)` in any interval `d`, as a token bucket does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlidingWindow {
-    limit: u64,
-    period: u64,
+    pub(crate) limit: u64,
+    pub(crate) period: u64,
 }
 
 /// What the two counters say at one moment.
@@ -54,7 +54,7 @@ impl SlidingWindow {
     }
 
     /// The counter of the window `back` windows ago, or an empty one if there was none.
-    fn counter(&self, back: u64, now: Time) -> Counter {
+    pub(crate) fn counter(&self, back: u64, now: Time) -> Counter {
         let number = now.as_nanos() / self.period;
         let window = Span { start: number.saturating_sub(back) * self.period, length: self.period };
         Counter::new(self.limit, self.ticks(), window, self.period.saturating_mul(2))

@@ -22,7 +22,7 @@ pub(crate) struct SmoothBursty {
 
 impl SmoothBursty {
     /// Half of what can be booked ahead is for waits, the other half for what is borrowed.
-    fn half(&self) -> u64 {
+    pub(crate) fn half(&self) -> u64 {
         (self.quota.pace().ceiling - self.quota.pace().fill) / 2
     }
 }

@@ -13,20 +13,20 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SmoothWarmingUp {
     timeout: Duration,
-    warm_up: u64,
+    pub(crate) warm_up: u64,
     /// Nanoseconds per permit when warm, and how much longer each permit above the threshold makes it.
-    interval: f64,
-    slope: f64,
+    pub(crate) interval: f64,
+    pub(crate) slope: f64,
     /// Stored permits: from where on it is cold, and the most there can be.
-    threshold: f64,
-    most: f64,
+    pub(crate) threshold: f64,
+    pub(crate) most: f64,
 }
 
 /// What Guava keeps: permits in store, and when the next request may go ahead.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Warmth {
-    stored: f64,
-    next_free: u64,
+    pub(crate) stored: f64,
+    pub(crate) next_free: u64,
 }
 
 /// Idle for so long that every permit is in store: as cold as it gets.
@@ -72,7 +72,7 @@ impl SmoothWarmingUp {
     }
 
     /// Nanoseconds that anything can bring it ahead of now: half for waits, half for what is borrowed.
-    fn furthest(&self) -> u64 {
+    pub(crate) fn furthest(&self) -> u64 {
         self.warm_up.saturating_mul(10).clamp(BOOKING_NANOS, 1 << 62)
     }
 

@@ -1,0 +1,171 @@
+//! Our own service: what RESP and HTTP offer, too. One function a method.
+
+use super::wire::{Field, Malformed, Reader, Writer};
+use crate::answer::{Answer, milliseconds};
+use crate::fault::Fault;
+use crate::holds::HoldId;
+use crate::state::{Reserved, State};
+use smallvec::SmallVec;
+use std::time::Duration;
+use tollgate::{Request, Time, Value};
+
+/// As many requests as a batch can have.
+const MOST_REQUESTS: usize = 1000;
+
+/// As many attributes as a request can have.
+const MOST_ATTRIBUTES: usize = 64;
+
+/// What came of a call: its answer is written, or there is a fault.
+type Done = Result<(), Fault>;
+
+/// `CheckRequest`, and `ReserveRequest`, which has one field more.
+struct Asked<'a> {
+    namespace: &'a str,
+    attributes: SmallVec<[(&'a str, Value<'a>); 8]>,
+    cost: u64,
+    expires: Option<Duration>,
+}
+
+impl<'a> Asked<'a> {
+    fn decode(message: &'a [u8]) -> Result<Asked<'a>, Fault> {
+        let mut asked = Asked { namespace: "", attributes: SmallVec::new(), cost: 1, expires: None };
+        let mut reader = Reader::new(message);
+        while let Some((number, field)) = reader.field()? {
+            match number {
+                1 => asked.namespace = field.text()?,
+                2 if asked.attributes.len() == MOST_ATTRIBUTES => {
+                    return Err(Fault::TooLarge(format!("a request has at most {MOST_ATTRIBUTES} attributes").into()));
+                }
+                2 => asked.attributes.push(attribute(field)?),
+                3 => asked.cost = field.number()?,
+                4 => asked.expires = Some(Duration::from_millis(field.number()?)),
+                _ => {}
+            }
+        }
+        Ok(asked)
+    }
+
+    fn borrow(&self) -> Request<'_> {
+        Request::new(self.namespace, &self.attributes).with_cost(self.cost)
+    }
+}
+
+fn attribute<'a>(field: Field<'a>) -> Result<(&'a str, Value<'a>), Malformed> {
+    let (mut reader, mut name, mut value) = (field.message()?, "", "");
+    while let Some((number, field)) = reader.field()? {
+        match number {
+            1 => name = field.text()?,
+            2 => value = field.text()?,
+            _ => {}
+        }
+    }
+    Ok((name, Value::Text(value)))
+}
+
+/// `SettleRequest`, and `RefundRequest`, which has one field less.
+fn settlement(message: &[u8]) -> Result<(HoldId, u64), Fault> {
+    let (mut reader, mut id, mut actual) = (Reader::new(message), "", 0);
+    while let Some((number, field)) = reader.field()? {
+        match number {
+            1 => id = field.text()?,
+            2 => actual = field.number()?,
+            _ => {}
+        }
+    }
+    Ok((id.parse()?, actual))
+}
+
+pub(super) fn check(state: &State, message: &[u8], now: Time, reply: &mut Writer) -> Done {
+    let verdict = state.engine().check(&Asked::decode(message)?.borrow(), now);
+    reply.frame(|reply| write(reply, &Answer::new(&verdict)));
+    Ok(())
+}
+
+/// Decides each by itself, and says how many there were. If one of them makes no sense, none is decided.
+pub(super) fn check_many(state: &State, message: &[u8], now: Time, reply: &mut Writer) -> Result<u64, Fault> {
+    let (mut reader, mut requests) = (Reader::new(message), Vec::new());
+    while let Some((number, field)) = reader.field()? {
+        if number == 1 {
+            if requests.len() == MOST_REQUESTS {
+                return Err(Fault::TooLarge(format!("a batch has at most {MOST_REQUESTS} requests").into()));
+            }
+            requests.push(Asked::decode(field.bytes()?)?);
+        }
+    }
+    reply.frame(|reply| {
+        for asked in &requests {
+            let verdict = state.engine().check(&asked.borrow(), now);
+            reply.message(1, |reply| write(reply, &Answer::new(&verdict)));
+        }
+    });
+    Ok(requests.len() as u64)
+}
+
+pub(super) fn peek(state: &State, message: &[u8], now: Time, reply: &mut Writer) -> Done {
+    let verdict = state.engine().peek(&Asked::decode(message)?.borrow(), now);
+    reply.frame(|reply| write(reply, &Answer::new(&verdict)));
+    Ok(())
+}
+
+pub(super) fn explain(state: &State, message: &[u8], now: Time, reply: &mut Writer) -> Done {
+    let explanation = state.engine().explain(&Asked::decode(message)?.borrow(), now);
+    reply.frame(|reply| {
+        reply.bytes(1, explanation.to_string().as_bytes());
+        reply.message(2, |reply| write(reply, &Answer::new(&explanation.verdict)));
+    });
+    Ok(())
+}
+
+pub(super) fn reset(state: &State, message: &[u8], now: Time, reply: &mut Writer) -> Done {
+    let buckets = state.engine().reset(&Asked::decode(message)?.borrow(), now);
+    reply.frame(|reply| reply.plain_number(1, buckets as u64));
+    Ok(())
+}
+
+pub(super) fn reserve(state: &State, message: &[u8], now: Time, reply: &mut Writer) -> Done {
+    let asked = Asked::decode(message)?;
+    match state.reserve(&asked.borrow(), asked.expires, now)? {
+        Reserved::Refused(verdict) => reply.frame(|reply| write(reply, &Answer::new(&verdict))),
+        Reserved::Open(id, wait) => reply.frame(|reply| {
+            reply.number(1, 1);
+            reply.number(2, 200);
+            reply.plain_number(5, milliseconds(wait));
+            reply.bytes(10, id.to_string().as_bytes());
+        }),
+    }
+    Ok(())
+}
+
+pub(super) fn settle(state: &State, message: &[u8], now: Time, reply: &mut Writer) -> Done {
+    let (id, actual) = settlement(message)?;
+    state.settle(id, actual, now)?;
+    reply.frame(|_| {});
+    Ok(())
+}
+
+pub(super) fn refund(state: &State, message: &[u8], now: Time, reply: &mut Writer) -> Done {
+    let (id, _) = settlement(message)?;
+    state.settle(id, 0, now)?;
+    reply.frame(|_| {});
+    Ok(())
+}
+
+/// `Answer`
+fn write(reply: &mut Writer, answer: &Answer<'_>) {
+    reply.plain_number(1, answer.allowed.into());
+    reply.plain_number(2, answer.status.into());
+    let optional = [
+        (3, answer.limit),
+        (4, answer.remaining),
+        (5, Some(milliseconds(answer.wait)).filter(|wait| *wait > 0)),
+        (6, answer.retry_after.map(milliseconds)),
+        (7, answer.reset_after.map(milliseconds)),
+    ];
+    for (field, number) in optional {
+        number.into_iter().for_each(|number| reply.number(field, number));
+    }
+    if let Some(rule) = answer.rule {
+        reply.bytes(8, rule.as_bytes());
+    }
+    reply.bytes(9, answer.reason.as_bytes());
+}

@@ -1,0 +1,158 @@
+//! Traces: which questions were asked, by whom they were asked for, and how long they took.
+
+use super::attribute;
+use crate::answer::Answer;
+use crate::fault::Fault;
+use crate::meters::Protocol;
+use serde_json::{Value, json};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tollgate::Time;
+
+/// Spans that wait to be sent; more are lost.
+const MOST_WAITING: usize = 2000;
+
+/// Decides which questions are traced: those whose caller traces them, and some of all others.
+#[derive(Debug)]
+pub struct Tracer {
+    /// One question of so many.
+    every: Option<u64>,
+    asked: AtomicU64,
+    secret: RandomState,
+    spans: Sender<Span>,
+}
+
+/// A question that is being traced.
+#[derive(Clone, Copy, Debug)]
+pub struct Trace {
+    trace: u128,
+    parent: Option<u64>,
+    span: u64,
+    start: Time,
+}
+
+/// A question that was traced.
+#[derive(Debug)]
+pub(crate) struct Span {
+    trace: Trace,
+    end: Time,
+    name: &'static str,
+    attributes: Vec<(&'static str, String)>,
+    fault: Option<String>,
+}
+
+impl Tracer {
+    /// Traces this share of the questions that nobody traces yet.
+    pub(crate) fn new(share: f64) -> (Tracer, Receiver<Span>) {
+        let (spans, receiver) = channel(MOST_WAITING);
+        let every = (share > 0.0).then(|| (1.0 / share).round() as u64);
+        (Tracer { every, asked: AtomicU64::new(0), secret: RandomState::new(), spans }, receiver)
+    }
+
+    /// Begins to trace a question if it is to be. `parent` is the header `traceparent`, which says what its caller does.
+    pub fn begin(&self, parent: Option<&[u8]>, now: Time) -> Option<Trace> {
+        let number = self.asked.fetch_add(1, Ordering::Relaxed);
+        let random = |salt: u8| self.secret.hash_one((number, salt));
+        match parent.and_then(read_parent) {
+            Some((trace, parent, is_traced)) => {
+                is_traced.then(|| Trace { trace, parent: Some(parent), span: random(0), start: now })
+            }
+            None => {
+                let every = self.every?;
+                let trace = u128::from(random(1)) << 64 | u128::from(random(2));
+                number.is_multiple_of(every).then(|| Trace { trace, parent: None, span: random(0), start: now })
+            }
+        }
+    }
+
+    /// Hands over a question that was answered.
+    pub fn end(
+        &self,
+        trace: Trace,
+        (protocol, name): (Protocol, &'static str),
+        answer: Result<(&str, &Answer<'_>), &Fault>,
+        now: Time,
+    ) {
+        let mut attributes = vec![("tollgate.protocol", protocol.name().to_owned())];
+        let fault = match answer {
+            Err(fault) => Some(fault.name().to_owned()),
+            Ok((namespace, answer)) => {
+                attributes.push(("tollgate.namespace", namespace.to_owned()));
+                attributes.push(("tollgate.allowed", answer.allowed.to_string()));
+                attributes.push(("tollgate.reason", answer.reason.to_owned()));
+                attributes.extend(answer.rule.map(|rule| ("tollgate.rule", rule.to_owned())));
+                None
+            }
+        };
+        // Who cannot send them fast enough loses some.
+        let _ = self.spans.try_send(Span { trace, end: now, name, attributes, fault });
+    }
+}
+
+/// `00-<32 digits>-<16 digits>-<2 digits>`: the trace, the caller's span, and whether they are recorded.
+fn read_parent(header: &[u8]) -> Option<(u128, u64, bool)> {
+    let text = std::str::from_utf8(header).ok()?;
+    let mut fields = text.trim().split('-');
+    let [version, trace, parent, flags] = [fields.next()?, fields.next()?, fields.next()?, fields.next()?];
+    let is_hex = |text: &str, length| text.len() == length && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_known = is_hex(version, 2) && version != "ff" && is_hex(trace, 32) && is_hex(parent, 16) && is_hex(flags, 2);
+    if !is_known {
+        return None;
+    }
+    let trace = u128::from_str_radix(trace, 16).ok().filter(|trace| *trace != 0)?;
+    let parent = u64::from_str_radix(parent, 16).ok().filter(|parent| *parent != 0)?;
+    let flags = u8::from_str_radix(flags, 16).ok()?;
+    Some((trace, parent, flags & 1 == 1))
+}
+
+impl Span {
+    pub(super) fn to_json(&self) -> Value {
+        let attributes: Vec<Value> = self.attributes.iter().map(|(name, value)| attribute(name, value)).collect();
+        let status = match &self.fault {
+            Some(fault) => json!({ "code": 2, "message": fault }),
+            None => json!({}),
+        };
+        json!({
+            "traceId": format!("{:032x}", self.trace.trace),
+            "spanId": format!("{:016x}", self.trace.span),
+            "parentSpanId": self.trace.parent.map_or(String::new(), |parent| format!("{parent:016x}")),
+            "name": self.name,
+            "kind": 2,
+            "startTimeUnixNano": self.trace.start.as_nanos().to_string(),
+            "endTimeUnixNano": self.end.as_nanos().to_string(),
+            "attributes": attributes,
+            "status": status,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_traced_by_its_caller_is_traced_and_nobody_else_beyond_the_share() {
+        let (tracer, _spans) = Tracer::new(0.25);
+        let known = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let trace = tracer.begin(Some(known), Time::ZERO).unwrap();
+        assert_eq!(
+            (trace.trace, trace.parent),
+            (0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736, Some(0x00f0_67aa_0ba9_02b7))
+        );
+        let silent = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
+        assert!((0..100).all(|_| tracer.begin(Some(silent), Time::ZERO).is_none()));
+        assert_eq!((0..100).filter(|_| tracer.begin(None, Time::ZERO).is_some()).count(), 25);
+        for wrong in [
+            "",
+            "00",
+            "00-0-0-01",
+            "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+        ] {
+            assert_eq!(read_parent(wrong.as_bytes()), None, "{wrong}");
+        }
+        let (none, _spans) = Tracer::new(0.0);
+        assert!((0..100).all(|_| none.begin(None, Time::ZERO).is_none()));
+    }
+}

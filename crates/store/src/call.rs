@@ -1,0 +1,282 @@
+//! One question to the store: what is sent, and what the reply means. Nothing here reads a socket or a clock.
+
+use crate::key::Fingerprint;
+use crate::resp::{Command, Reply};
+use crate::script::{BUCKETS, LIMITS, Script};
+use std::fmt;
+use std::time::Duration;
+use tollgate::Question;
+use tollgate_limit::kept::{
+    Asked, BucketTerms, Kept, LogTerms, SlidingTerms, Terms, UnitClock, WarmUpTerms, WindowFrame, WindowTerms,
+};
+use tollgate_limit::{Decision, Limit, Time};
+
+/// The first part of a pair counts these.
+const BILLION: u64 = 1_000_000_000;
+
+/// A limit that is asked for a request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    /// Whose state.
+    pub key: Fingerprint,
+    /// How much is allowed.
+    pub limit: Limit,
+    /// What the request costs.
+    pub cost: u64,
+    /// How long the request may be held, if not by what the limit says itself.
+    pub max_wait: Option<Duration>,
+    /// What a refusal does.
+    pub says: Says,
+}
+
+/// What it does to a request that a limit has no room for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Says {
+    /// It is refused.
+    Refuse,
+    /// It is refused if no other limit of this kind has room, either.
+    Quota,
+    /// Nothing, it is only told.
+    Shadow,
+}
+
+impl From<&Question> for Ask {
+    fn from(question: &Question) -> Ask {
+        let says = match (question.is_shadow, question.is_quota_mode) {
+            (true, _) => Says::Shadow,
+            (false, true) => Says::Quota,
+            (false, false) => Says::Refuse,
+        };
+        let Question { limit, cost, max_wait, .. } = *question;
+        Ask { key: Fingerprint::new(question.limit_id, &question.client), limit, cost, max_wait, says }
+    }
+}
+
+/// All limits of one request, asked by one script: all of them are taken or none.
+#[derive(Clone, Debug)]
+pub struct Call {
+    asks: Vec<Ask>,
+    arguments: Vec<String>,
+    is_plain: bool,
+}
+
+/// What came back is not what the script answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreadable;
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the reply is none of the script's")
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+impl Call {
+    /// Asks these limits, each with a key of its own. `None` if one of them cannot be kept in the store: its windows do
+    /// not take whole microseconds, or there are more than 2^52 tokens in them.
+    pub fn new(asks: Vec<Ask>) -> Option<Call> {
+        let mut arguments = Arguments::default();
+        for ask in &asks {
+            arguments.add(ask.says, &ask.limit.terms(ask.cost, ask.max_wait)?);
+        }
+        let Arguments { words, has_others } = arguments;
+        Some(Call { asks, arguments: words, is_plain: !has_others })
+    }
+
+    /// What is asked.
+    pub fn asks(&self) -> &[Ask] {
+        &self.asks
+    }
+
+    /// The script that answers it.
+    pub fn script(&self) -> &'static Script {
+        if self.is_plain { &BUCKETS } else { &LIMITS }
+    }
+
+    /// What the script is told about the limits.
+    pub fn arguments(&self) -> &[String] {
+        &self.arguments
+    }
+
+    /// Writes the command, by the script's name or with all of its source.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, prefix: &str, with_source: bool) {
+        let script = self.script();
+        let mut command = Command::new(out, 3 + self.asks.len() + self.arguments.len());
+        if with_source {
+            command.word("EVAL").word(script.source());
+        } else {
+            command.word("EVALSHA").word(script.digest());
+        }
+        command.word(self.asks.len().to_string());
+        for ask in &self.asks {
+            command.word(ask.key.name(prefix));
+        }
+        for argument in &self.arguments {
+            command.word(argument);
+        }
+    }
+
+    /// What each limit said, in the order in which they were asked.
+    ///
+    /// # Errors
+    /// The reply is none of the script's.
+    pub fn read(&self, reply: &Reply) -> Result<Vec<Decision>, Unreadable> {
+        let Reply::Array(elements) = reply else { return Err(Unreadable) };
+        let Some(([seconds, micros, passes], answers)) = elements.split_first_chunk() else { return Err(Unreadable) };
+        let now = Time::from_nanos(number(seconds)? * BILLION + number(micros)? * 1_000);
+        let passes = number(passes)? == 1;
+        if answers.len() != 2 * self.asks.len() {
+            return Err(Unreadable);
+        }
+        let answers = self.asks.iter().zip(answers.chunks_exact(2));
+        answers
+            .map(|(ask, answer)| {
+                let [fits, kept] = answer else { return Err(Unreadable) };
+                let fits = number(fits)? == 1;
+                let kept = read_kept(ask, kept)?;
+                let asked = Asked { cost: ask.cost, max_wait: ask.max_wait, fits, is_taken: fits && passes };
+                Ok(ask.limit.decide_kept(kept, asked, now))
+            })
+            .collect()
+    }
+}
+
+fn number(reply: &Reply) -> Result<u64, Unreadable> {
+    match reply {
+        Reply::Integer(number) => u64::try_from(*number).map_err(|_| Unreadable),
+        Reply::Text(text) => std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or(Unreadable),
+        Reply::Null | Reply::Array(_) | Reply::Error(_) => Err(Unreadable),
+    }
+}
+
+fn read_kept(ask: &Ask, reply: &Reply) -> Result<Kept, Unreadable> {
+    let text = match reply {
+        Reply::Null => return Ok(Kept::Nothing),
+        Reply::Text(text) => std::str::from_utf8(text).map_err(|_| Unreadable)?,
+        _ => return Err(Unreadable),
+    };
+    let parse = |number: &str| number.parse::<u64>().map_err(|_| Unreadable);
+    let numbers: Vec<&str> = text.split(':').collect();
+    let terms = ask.limit.terms(ask.cost, ask.max_wait).ok_or(Unreadable)?;
+    Ok(match (terms, numbers.as_slice()) {
+        (Terms::Bucket(_), [full_at]) => Kept::Bucket(parse(full_at)?),
+        (Terms::Window(_), [number, used]) => Kept::Window(number.parse().map_err(|_| Unreadable)?, parse(used)?),
+        (Terms::SlidingWindow(_), [number, current, previous]) => {
+            Kept::SlidingWindow(parse(number)?, parse(current)?, parse(previous)?)
+        }
+        (Terms::Log(_), [used, frees_at, last_at]) => Kept::Log(parse(used)?, parse(frees_at)?, parse(last_at)?),
+        (Terms::WarmUp(_), [stored, next]) => Kept::WarmUp(stored.parse().map_err(|_| Unreadable)?, parse(next)?),
+        _ => return Err(Unreadable),
+    })
+}
+
+/// What a script is told, in the order in which it reads it.
+#[derive(Debug, Default)]
+struct Arguments {
+    words: Vec<String>,
+    has_others: bool,
+}
+
+impl Arguments {
+    fn add(&mut self, says: Says, terms: &Terms) {
+        let kind = kind(terms);
+        self.has_others |= kind != "b";
+        self.word(kind).word(match says {
+            Says::Refuse => "r",
+            Says::Quota => "q",
+            Says::Shadow => "s",
+        });
+        match terms {
+            Terms::Bucket(terms) => match terms.clock {
+                UnitClock::Nanos => self.bucket(terms),
+                UnitClock::Scaled { shift, factor } => self.paced(terms, shift, factor),
+            },
+            Terms::Window(terms) => self.window(terms),
+            Terms::SlidingWindow(SlidingTerms { period, cost, limit }) => {
+                self.word(period).word(cost).word(limit);
+            }
+            Terms::Log(terms) => self.log(terms),
+            Terms::WarmUp(terms) => self.warm_up(terms),
+        }
+    }
+
+    fn word(&mut self, word: impl ToString) -> &mut Self {
+        self.words.push(word.to_string());
+        self
+    }
+
+    fn pair(&mut self, number: u64) -> &mut Self {
+        self.word(number / BILLION).word(number % BILLION)
+    }
+
+    /// Nothing is less than this.
+    fn below_zero(&mut self) -> &mut Self {
+        self.word(-1).word(0)
+    }
+
+    fn bucket(&mut self, terms: &BucketTerms) {
+        match terms.room {
+            Some(room) => self.pair(room.saturating_add(terms.wait).min(terms.cap)),
+            None => self.below_zero(),
+        };
+        self.pour(terms);
+    }
+
+    fn pour(&mut self, terms: &BucketTerms) {
+        self.pair(terms.price).pair(terms.fill).word(terms.jumped / BILLION + 1);
+    }
+
+    fn paced(&mut self, terms: &BucketTerms, shift: u32, factor: u64) {
+        const LIMB: u64 = 1 << 21;
+        self.word(1_u64 << shift).word(factor >> 42).word((factor >> 21) % LIMB).word(factor % LIMB);
+        // Only how long a key is kept depends on it, and so it may be a little too small.
+        let per_milli = 1e6 * (1_u64 << shift) as f64 * (factor as f64 / (1_u64 << 63) as f64);
+        self.word(per_milli * 0.999);
+        match terms.room {
+            Some(room) => self.pair(terms.wait).pair(room),
+            None => self.pair(0).below_zero(),
+        };
+        self.pair(terms.cap);
+        self.pour(terms);
+    }
+
+    fn window(&mut self, terms: &WindowTerms) {
+        match terms.frame {
+            WindowFrame::Every { period, phase } => self.word(period).word(phase),
+            WindowFrame::Months { months, offset } => self.word(months).word(offset),
+        };
+        self.word(terms.cost).word(terms.limit);
+        match terms.wait {
+            Some(wait) => self.word(wait),
+            None => self.word(-1),
+        };
+        self.word(terms.jumped);
+    }
+
+    fn log(&mut self, terms: &LogTerms) {
+        self.word(terms.period).word(terms.gap).word(terms.cost).word(terms.limit).word(terms.deepest);
+        self.word(u8::from(terms.counts_refusals));
+    }
+
+    fn warm_up(&mut self, terms: &WarmUpTerms) {
+        match terms.wait {
+            Some(wait) => self.pair(wait),
+            None => self.below_zero(),
+        };
+        self.word(terms.jumped / BILLION + 1).word(terms.cost).word(terms.interval).word(terms.slope);
+        self.word(terms.threshold).word(terms.most).word(terms.warm_up);
+    }
+}
+
+fn kind(terms: &Terms) -> &'static str {
+    match terms {
+        Terms::Bucket(BucketTerms { clock: UnitClock::Nanos, .. }) => "b",
+        Terms::Bucket(_) => "p",
+        Terms::Window(WindowTerms { frame: WindowFrame::Every { .. }, .. }) => "w",
+        Terms::Window(_) => "m",
+        Terms::SlidingWindow(_) => "s",
+        Terms::Log(_) => "l",
+        Terms::WarmUp(_) => "u",
+    }
+}

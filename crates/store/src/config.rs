@@ -1,0 +1,70 @@
+use std::fmt;
+use std::time::Duration;
+
+/// Where the store is, and how much it is waited for.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_store::Config;
+///
+/// let config = Config { budget: Duration::from_millis(10), ..Config::new("redis.internal:6379") };
+/// assert_eq!(config.prefix, "tg:");
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Host and port.
+    pub address: String,
+    /// The user that the store's access list knows us by; `default` if there is only a password.
+    pub user: Option<String>,
+    /// The user's password, where the store asks for one. It is never printed.
+    pub password: Option<String>,
+    /// What all keys begin with. Hosts that count together have the same; two systems on one store have different ones.
+    pub prefix: String,
+    /// How long a decision waits for the store before its rules do what they say for failures. Five times the time that
+    /// a `PING` takes is generous; a store that takes longer than this to answer counts as down.
+    pub budget: Duration,
+    /// How many connections there are. Requests share them; two go on while one of them is being replaced.
+    pub connections: usize,
+    /// How long making a connection may take. A store that comes back is found within this and the longest pause
+    /// between two attempts, which is 600 ms.
+    pub connect_timeout: Duration,
+    /// How many requests wait for a store that has been silent for a third of the budget. All others are decided
+    /// without it at once.
+    pub most_waiting: usize,
+    /// How many refusals are remembered, so that whoever keeps asking costs no round trip. Each takes 128 bytes.
+    pub remembered: usize,
+}
+
+impl Config {
+    /// A store at this host and port, and everything else as usual.
+    pub fn new(address: impl Into<String>) -> Config {
+        Config {
+            address: address.into(),
+            user: None,
+            password: None,
+            prefix: "tg:".to_owned(),
+            budget: Duration::from_millis(3),
+            connections: 2,
+            connect_timeout: Duration::from_millis(200),
+            most_waiting: 20,
+            remembered: 4_096,
+        }
+    }
+}
+
+/// Without the password.
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("address", &self.address)
+            .field("user", &self.user)
+            .field("has_password", &self.password.is_some())
+            .field("prefix", &self.prefix)
+            .field("budget", &self.budget)
+            .field("connections", &self.connections)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("most_waiting", &self.most_waiting)
+            .field("remembered", &self.remembered)
+            .finish()
+    }
+}

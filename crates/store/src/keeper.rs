@@ -1,0 +1,148 @@
+//! Keeps connections: makes them, tries whether the store does what it is for, and makes new ones in place of the lost.
+
+use crate::call::{Ask, Call, Says};
+use crate::config::Config;
+use crate::connection::Connection;
+use crate::key::Fingerprint;
+use crate::resp::{Command, Reply, take_reply};
+use crate::store::Shared;
+use bytes::BytesMut;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+use tollgate_limit::{Limit, Quota};
+
+/// The shortest and the longest pause between two attempts. With the first there are never more than ten a second.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(110);
+const LONGEST_PAUSE: Duration = Duration::from_millis(450);
+
+/// Why there is no connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The store cannot be reached, or hangs up.
+    Unreachable(String),
+    /// It says no, in its own words: to our name and password, or to what we ask.
+    Refused(String),
+    /// It answers, but only after so long.
+    Slow(Duration),
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Trouble::Unreachable(why) => write!(f, "the store cannot be reached: {why}"),
+            Trouble::Refused(why) => write!(f, "the store refuses: {why}"),
+            Trouble::Slow(took) => write!(f, "the store takes {took:?} to answer, which is more than the budget"),
+        }
+    }
+}
+
+/// Goes on for as long as anybody has the store.
+pub(crate) async fn keep(shared: Arc<Shared>) {
+    let mut pause = SHORTEST_PAUSE;
+    loop {
+        let Some(missing) = shared.missing() else {
+            shared.lost.notified().await;
+            continue;
+        };
+        shared.stats.connects.add();
+        let longest = shared.config.connect_timeout;
+        let connected = timeout(longest, connect(&shared.config)).await;
+        match connected.unwrap_or(Err(Trouble::Slow(longest))) {
+            Ok(stream) => {
+                shared.set(missing, Connection::new(stream, Arc::clone(&shared.lost)));
+                pause = SHORTEST_PAUSE;
+            }
+            Err(trouble) => {
+                shared.failed_to_connect(trouble);
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+        sleep(jittered(pause)).await;
+    }
+}
+
+/// Up to a third more, so that hosts that lost the store together do not come back together.
+fn jittered(pause: Duration) -> Duration {
+    let random = RandomState::new().hash_one(0_u8) % 1_024;
+    pause + pause * u32::try_from(random).unwrap_or(0) / 3_072
+}
+
+/// A stream on which we are known and on which every script was run within the budget.
+async fn connect(config: &Config) -> Result<TcpStream, Trouble> {
+    let mut stream = TcpStream::connect(&config.address).await.map_err(unreachable)?;
+    stream.set_nodelay(true).map_err(unreachable)?;
+    introduce(&mut stream, config).await?;
+    for call in trials() {
+        // The first time the store has to compile it.
+        run(&mut stream, &call, config, true).await?;
+        let start = Instant::now();
+        run(&mut stream, &call, config, false).await?;
+        let took = start.elapsed();
+        if took > config.budget {
+            return Err(Trouble::Slow(took));
+        }
+    }
+    Ok(stream)
+}
+
+async fn introduce(stream: &mut TcpStream, config: &Config) -> Result<(), Trouble> {
+    let Some(password) = &config.password else { return Ok(()) };
+    let mut command = Vec::new();
+    match &config.user {
+        Some(user) => Command::new(&mut command, 3).word("AUTH").word(user).word(password),
+        None => Command::new(&mut command, 2).word("AUTH").word(password),
+    };
+    match exchange(stream, &command).await? {
+        Reply::Error(error) => Err(Trouble::Refused(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Questions that nobody asked, one for each script. They write, since a store that only reads is of no use.
+fn trials() -> impl Iterator<Item = Call> {
+    let quota = Quota::new(1_000, Duration::from_secs(1)).ok();
+    let limits = quota.into_iter().flat_map(|quota| [Limit::token_bucket(quota), Limit::fixed_window(quota)]);
+    limits.zip(0..).filter_map(|(limit, number)| {
+        let key = Fingerprint::new(number, b"trial");
+        Call::new(vec![Ask { key, limit, cost: 0, max_wait: None, says: Says::Shadow }])
+    })
+}
+
+async fn run(stream: &mut TcpStream, call: &Call, config: &Config, with_source: bool) -> Result<(), Trouble> {
+    let mut command = Vec::new();
+    call.write(&mut command, &config.prefix, with_source);
+    let reply = exchange(stream, &command).await?;
+    call.read(&reply).map(drop).map_err(|_| Trouble::Refused(said(reply)))
+}
+
+async fn exchange(stream: &mut TcpStream, command: &[u8]) -> Result<Reply, Trouble> {
+    stream.write_all(command).await.map_err(unreachable)?;
+    let mut unread = BytesMut::new();
+    loop {
+        if let Some(reply) = take_reply(&mut unread).map_err(unreachable)? {
+            return Ok(reply);
+        }
+        match stream.read_buf(&mut unread).await {
+            Ok(count) if count > 0 => {}
+            Ok(_) => return Err(Trouble::Unreachable("it hangs up".to_owned())),
+            Err(error) => return Err(unreachable(error)),
+        }
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "errors are mapped by value")]
+fn unreachable(error: impl fmt::Display) -> Trouble {
+    Trouble::Unreachable(error.to_string())
+}
+
+fn said(reply: Reply) -> String {
+    match reply {
+        Reply::Error(error) => error,
+        _ => "what it says is not what our scripts answer".to_owned(),
+    }
+}

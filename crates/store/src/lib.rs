@@ -1,0 +1,65 @@
+//! Rate limits that many hosts count together, in Redis or Valkey.
+//!
+//! Rules with `shared: store-exact` are decided in the store: all limits of a request by one constant script in one round
+//! trip, all or nothing, by the store's own clock. So it matters neither how a balancer spreads requests over hosts
+//! nor whether the clocks of those are right: not one token more than the limit is let through.
+//!
+//! [`Store::check`] is for services that embed an [`Engine`](tollgate::Engine). Whoever has a connection of another kind
+//! takes [`Call`], which says what to send and what the reply means, and no more.
+//!
+//! # What the scripts keep
+//!
+//! Each limit of each client is one key: the prefix and, in braces, 128 bits of a SHA-256 of the limit and the
+//! client. Nothing that a client sends is in it, and no client chooses where in a cluster it is kept. Every key expires
+//! when it would say no more than one that does not exist.
+//!
+//! | limit | script | value | invariant |
+//! |---|---|---|---|
+//! | token bucket, leaky bucket and queue, smooth bursty | `bucket.lua`, `paced.lua` | when it is full again | only moved ahead, by the price of what fitted |
+//! | fixed and calendar window, cycles | `window.lua` | `number:used` | every window that follows takes the limit off what was used |
+//! | sliding window | `sliding.lua` | `number:current:previous` | `current` is never above the limit |
+//! | sliding log | `log.lua` | a sorted set, a member for each request | no more members than tokens in the limit |
+//! | warm-up | `warm_up.lua` | `stored:next` | rounds as the library does |
+//!
+//! Scripts only compare and add. What a client is told (what is left, when to come back) is worked out here from what was
+//! kept, by the code that decides about limits of this host ([`tollgate_limit::kept`]). Numbers in Lua are exact up
+//! to 2^53; what may be larger is computed in two or more parts, so that decisions agree with the library to the token.
+//!
+//! # When the store fails
+//!
+//! No decision waits for longer than its [budget](Config::budget). A connection that fails three times in a row is given
+//! up, and while there is none nobody waits at all: each rule does what its `on_failure` says, and the verdict says that
+//! it was [degraded](tollgate::Checked::is_degraded). New connections are made no more than ten times a second, and used
+//! once the store has run every script within the budget, so that one that only reads, has no memory left or is still
+//! loading is not asked. A request that was given up may still have been counted: then a client gets less, never more.
+//!
+//! # What the store has to allow
+//!
+//! `ACL SETUSER tollgate on >secret ~tg:* +eval +evalsha +time +get +set +del +pexpire +zadd +zcard +zrange
+//! +zrangebyscore +zrem +zremrangebyscore` is enough. Redis from 6.0 and every Valkey will do. A store that evicts keys forgets
+//! what was spent; `maxmemory-policy noeviction` refuses instead, and the rules then do what they say for failures.
+//!
+//! # What this crate does not contain
+//!
+//! Arithmetic of algorithms, rules, a clock. Nor, so far: TLS, clusters and Sentinel, and giving back what was taken in
+//! the store.
+
+mod call;
+mod config;
+mod connection;
+mod keeper;
+mod key;
+mod refusals;
+mod resp;
+mod script;
+mod stats;
+mod store;
+
+pub use call::{Ask, Call, Says, Unreadable};
+pub use config::Config;
+pub use keeper::Trouble;
+pub use key::Fingerprint;
+pub use resp::{Malformed, Reply};
+pub use script::{BUCKETS, LIMITS, Script};
+pub use stats::Snapshot;
+pub use store::Store;

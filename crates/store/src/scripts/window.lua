@@ -1,0 +1,55 @@
+-- A window's number and what was used of it, "number:used". Invariant: in every window that follows the limit comes off
+-- what was used, so that what is booked ahead is used up in the windows it was booked in.
+-- Arguments: cost, limit, how many microseconds the request may be held back (none fits if below zero), and what is
+-- more than can be.
+local function count(key, number, left, period, at)
+  local cost, limit, wait = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  local held = redis.call('GET', key)
+  local used = 0
+  if held then
+    local held_number, held_used = string.match(held, '^(%d+):(%d+)$')
+    used = math.max(0, held_used - (number - held_number) * limit)
+    if used > tonumber(ARGV[at + 3]) then
+      used = limit
+      redis.call('SET', key, string.format('%d:%d', number, used), 'KEEPTTL')
+    end
+  end
+  used = used + cost
+  local later = math.max(0, math.ceil(used / limit) - 1)
+  if wait < 0 or later > 0 and left + (later - 1) * period > wait then return false, held end
+  return true, held, string.format('%d:%d', number, used), math.ceil((left + later * period) / 1000) + 1
+end
+
+-- Windows of so many microseconds. Arguments: period, when number zero begins, and count's.
+local function window(key, at)
+  local period = tonumber(ARGV[at])
+  local since = micros - ARGV[at + 1]
+  local into = math.fmod(since, period)
+  return at + 6, count(key, (since - into) / period, period - into, period, at + 2)
+end
+
+-- The first day of a month, counted from the epoch; months count from January of the year 0.
+local function first_day(month)
+  local year, of_year = math.floor((month - 2) / 12), (month - 2) % 12
+  local era = math.floor(year / 400)
+  local of_era = year % 400
+  local days = math.floor((153 * of_year + 2) / 5)
+  return era * 146097 + of_era * 365 + math.floor(of_era / 4) - math.floor(of_era / 100) + days - 719468
+end
+
+-- Months of the calendar, counted in years that begin in March, so that the leap day is the last, and in eras of 400
+-- years, after which the calendar repeats. Arguments: months per window, seconds east of UTC, and count's.
+local function months(key, at)
+  local per_window = tonumber(ARGV[at])
+  local day = math.floor((now_hi + ARGV[at + 1]) / 86400) + 719468
+  local era = math.floor(day / 146097)
+  local of_era = day % 146097
+  local year = math.floor(
+    (of_era - math.floor(of_era / 1460) + math.floor(of_era / 36524) - math.floor(of_era / 146096)) / 365)
+  local of_year = of_era - (365 * year + math.floor(year / 4) - math.floor(year / 100))
+  local month = math.floor((5 * of_year + 2) / 153) + 2
+  local number = math.floor(((era * 400 + year) * 12 + month) / per_window)
+  local ends = (first_day((number + 1) * per_window) * 86400 - ARGV[at + 1]) * 1000000
+  return at + 6, count(key, number, ends - micros, 31 * 86400 * 1000000, at + 2)
+end
+

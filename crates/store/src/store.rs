@@ -1,0 +1,278 @@
+use crate::call::{Ask, Call};
+use crate::config::Config;
+use crate::connection::Connection;
+use crate::keeper::{self, Trouble};
+use crate::refusals::Refusals;
+use crate::resp::Reply;
+use crate::stats::{Snapshot, Stats};
+use arc_swap::ArcSwapOption;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
+use tollgate::{Answer, Engine, Question, Request, Step, Verdict};
+use tollgate_limit::{Decision, Time};
+
+/// A Redis or Valkey server in which many hosts count together. Cheap to clone; clones share everything.
+///
+/// Every decision waits for it for as long as its [budget](Config::budget) and no longer. A connection that fails three
+/// times in a row is given up; while there is none nobody waits at all, and each rule does what it says for failures.
+///
+/// ```no_run
+/// use tollgate::{Clock, Engine, Request, RuleSet, Source};
+/// use tollgate_store::{Config, Store};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let rules = "
+/// namespace: shop
+/// rules: [{ name: logins, key: [user], limits: [5 per minute], shared: store-exact, on_failure: local }]
+/// ";
+/// let clock = Clock::system();
+/// let engine = Engine::new(RuleSet::parse(&[Source::new("rules.yaml", rules)])?, clock.now());
+/// let store = Store::open(Config::new("127.0.0.1:6379"));
+/// let attributes = [("user", "alice".into())];
+/// let verdict = store.check(&engine, &Request::new("shop", &attributes), clock.now()).await;
+/// println!("{:?}", verdict.action());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Store {
+    shared: Arc<Shared>,
+    _keeper: Arc<Keeper>,
+}
+
+/// What the handles of a store and its keeper share.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) stats: Stats,
+    /// Told when a connection is lost.
+    pub(crate) lost: Arc<Notify>,
+    /// Told when one is there.
+    found: Notify,
+    connections: Vec<ArcSwapOption<Connection>>,
+    trouble: ArcSwapOption<Trouble>,
+    next: AtomicUsize,
+    refusals: Refusals,
+    /// When the store began to be silent, in microseconds since `start`: it said something then, or was asked after it
+    /// had not been for a while.
+    silent_since: AtomicU64,
+    start: Instant,
+}
+
+/// Ends with the last handle.
+struct Keeper(JoinHandle<()>);
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Store {
+    /// A store that connections are made to from now on. Whoever asks before there is one is not kept waiting.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime, which its connections live on.
+    pub fn open(config: Config) -> Store {
+        let connections = (0..config.connections.max(1)).map(|_| ArcSwapOption::empty()).collect();
+        let shared = Arc::new(Shared {
+            stats: Stats::default(),
+            lost: Arc::default(),
+            found: Notify::new(),
+            connections,
+            trouble: ArcSwapOption::empty(),
+            next: AtomicUsize::new(0),
+            refusals: Refusals::new(config.remembered),
+            silent_since: AtomicU64::new(0),
+            start: Instant::now(),
+            config,
+        });
+        let keeper = Keeper(tokio::spawn(keeper::keep(Arc::clone(&shared))));
+        Store { shared, _keeper: Arc::new(keeper) }
+    }
+
+    /// Decides about a request: what is limited here, here; what is kept in the store, there.
+    ///
+    /// If the future is dropped before it is ready, the request may have been paid for.
+    pub async fn check(&self, engine: &Engine, request: &Request<'_>, now: Time) -> Verdict {
+        match engine.begin(request, now) {
+            Step::Done(verdict) => verdict,
+            Step::Ask(pending) => {
+                let start = Instant::now();
+                let answer = self.ask(pending.questions(), now).await;
+                engine.finish(pending, request, &answer, now + start.elapsed())
+            }
+        }
+    }
+
+    /// Brings the answer to what [`Engine::begin`] wants to know. The time is this host's, and only matters for how long
+    /// a refusal is remembered.
+    pub async fn ask(&self, questions: &[Question], now: Time) -> Answer {
+        let asks: Vec<Ask> = questions.iter().map(Ask::from).collect();
+        if let Some((question, decision)) = self.shared.refusals.find(&asks, now) {
+            self.shared.stats.remembered.add();
+            return Answer::Refused { question, decision };
+        }
+        let Some(call) = Call::new(asks) else {
+            self.shared.stats.impossible.add();
+            return Answer::Failed;
+        };
+        match self.shared.ask(&call).await {
+            Some(decisions) => {
+                self.shared.refusals.add(call.asks(), &decisions, now);
+                Answer::Decided(decisions)
+            }
+            None => Answer::Failed,
+        }
+    }
+
+    /// Whether there is a connection that works, as far as is known.
+    pub fn is_connected(&self) -> bool {
+        self.shared.connection().is_some()
+    }
+
+    /// Waits until there is one.
+    pub async fn connected(&self) {
+        loop {
+            let found = self.shared.found.notified();
+            if self.is_connected() {
+                return;
+            }
+            found.await;
+        }
+    }
+
+    /// Why there is no connection, or one less than there should be: what came of the last attempt.
+    pub fn trouble(&self) -> Option<Arc<Trouble>> {
+        self.shared.trouble.load_full()
+    }
+
+    /// What has been asked so far, and how that went.
+    pub fn stats(&self) -> Snapshot {
+        self.shared.stats.snapshot()
+    }
+}
+
+impl Shared {
+    /// The first place in which there is no connection.
+    pub(crate) fn missing(&self) -> Option<usize> {
+        self.connections.iter().position(|place| place.load().as_ref().is_none_or(|connection| connection.is_closed()))
+    }
+
+    pub(crate) fn set(&self, place: usize, connection: Connection) {
+        if let Some(place) = self.connections.get(place) {
+            place.store(Some(Arc::new(connection)));
+        }
+        self.trouble.store(None);
+        self.found.notify_waiters();
+    }
+
+    pub(crate) fn failed_to_connect(&self, trouble: Trouble) {
+        self.trouble.store(Some(Arc::new(trouble)));
+    }
+
+    /// One that works, each in turn.
+    fn connection(&self) -> Option<Arc<Connection>> {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        let places = (0..self.connections.len())
+            .filter_map(|step| self.connections.get(turn.wrapping_add(step) % self.connections.len()));
+        places.filter_map(ArcSwapOption::load_full).find(|connection| !connection.is_closed())
+    }
+
+    /// What each limit says, if the store says it within the budget.
+    async fn ask(&self, call: &Call) -> Option<Vec<Decision>> {
+        let Some(connection) = self.connection() else {
+            self.stats.unreachable.add();
+            return None;
+        };
+        if self.is_crowded() {
+            self.stats.crowded.add();
+            return None;
+        }
+        let deadline = Instant::now() + self.config.budget;
+        let reply = self.exchange(&connection, call, false, deadline).await?;
+        let reply = match reply {
+            // Scripts are gone when a store was restarted, or somebody has flushed them.
+            Reply::Error(error) if error.starts_with("NOSCRIPT") => {
+                self.stats.reloaded.add();
+                self.exchange(&connection, call, true, deadline).await?
+            }
+            reply => reply,
+        };
+        let decisions = call.read(&reply).ok();
+        match decisions {
+            Some(_) => {
+                self.stats.answered.add();
+                connection.succeeded();
+            }
+            None => {
+                self.stats.failed.add();
+                connection.failed();
+            }
+        }
+        decisions
+    }
+
+    async fn exchange(
+        &self,
+        connection: &Connection,
+        call: &Call,
+        with_source: bool,
+        deadline: Instant,
+    ) -> Option<Reply> {
+        let mut command = Vec::with_capacity(512);
+        call.write(&mut command, &self.config.prefix, with_source);
+        if self.waiting() == 0 {
+            self.heard();
+        }
+        match timeout_at(deadline, connection.ask(command)).await {
+            Ok(Some(reply)) => {
+                self.heard();
+                Some(reply)
+            }
+            // The connection is gone, or too much waits in it.
+            Ok(None) => {
+                self.stats.failed.add();
+                None
+            }
+            Err(_) => {
+                self.stats.late.add();
+                connection.failed();
+                None
+            }
+        }
+    }
+
+    /// Whether the store is silent, and as many wait for it as may.
+    fn is_crowded(&self) -> bool {
+        self.waiting() >= self.config.most_waiting && self.silence() > self.config.budget / 3
+    }
+
+    fn waiting(&self) -> usize {
+        self.connections.iter().filter_map(|place| place.load().as_ref().map(|connection| connection.waiting())).sum()
+    }
+
+    fn silence(&self) -> Duration {
+        let since = Duration::from_micros(self.silent_since.load(Ordering::Relaxed));
+        self.start.elapsed().saturating_sub(since)
+    }
+
+    fn heard(&self) {
+        let now = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.silent_since.store(now, Ordering::Relaxed);
+    }
+}
+
+/// Without what is asked.
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store")
+            .field("config", &self.shared.config)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,291 @@
+//! One suite over the library and over real servers: the same histories lead to the same decisions, to the token.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod common;
+
+use common::{Client, Kind, Random, Server, command};
+use std::fmt::Write;
+use std::time::Duration;
+use tollgate_limit::{Blocked, Calendar, CalendarUnit, Cell, Decision, Limit, Op, Quota, Time};
+use tollgate_store::{Ask, BUCKETS, Call, Fingerprint, LIMITS, Reply, Says, Script};
+
+/// The scripts with a clock that the test sets: the last two arguments. Keys live longer, since that clock is faster.
+struct Scripts {
+    buckets: String,
+    limits: String,
+}
+
+impl Scripts {
+    fn load(client: &mut Client) -> Scripts {
+        let mut load = |script: &Script| {
+            let mut source = script.source().to_owned();
+            for (product, test) in [
+                ("redis.call('TIME')", "{ ARGV[#ARGV - 1], ARGV[#ARGV] }"),
+                ("'PX', life", "'PX', life + 86400000"),
+                ("'PEXPIRE', key, ", "'PEXPIRE', key, 86400000 + "),
+            ] {
+                assert!(source.contains(product) || script.digest() == BUCKETS.digest(), "{product}");
+                source = source.replace(product, test);
+            }
+            client.text(&["SCRIPT", "LOAD", &source])
+        };
+        Scripts { buckets: load(&BUCKETS), limits: load(&LIMITS) }
+    }
+
+    fn command(&self, call: &Call, now: u64) -> Vec<u8> {
+        let digest = if call.script().digest() == BUCKETS.digest() { &self.buckets } else { &self.limits };
+        let names: Vec<String> = call.asks().iter().map(|ask| ask.key.name("tg:")).collect();
+        let (count, seconds, micros) = (names.len().to_string(), now / 1_000_000, now % 1_000_000);
+        let time = [seconds.to_string(), micros.to_string()];
+        let mut words = vec!["EVALSHA", digest, &count];
+        words.extend(names.iter().map(String::as_str));
+        words.extend(call.arguments().iter().map(String::as_str));
+        words.extend(time.iter().map(String::as_str));
+        command(&words)
+    }
+}
+
+/// A limit, and how long a while is for it.
+#[derive(Clone, Copy)]
+struct Case {
+    limit: Limit,
+    period: Duration,
+    most: u64,
+}
+
+fn case(limit: Limit, quota: &str) -> Case {
+    let quota: Quota = quota.parse().unwrap();
+    Case { limit, period: quota.period(), most: quota.burst() }
+}
+
+fn quota(text: &str) -> Quota {
+    text.parse().unwrap()
+}
+
+/// Every algorithm, with numbers that are easy and numbers that are not.
+fn cases() -> Vec<Case> {
+    let seconds = Duration::from_secs;
+    let mut cases = Vec::new();
+    for text in [
+        "10 per second",
+        "1 per minute",
+        "3 per second",
+        "7 per minute burst 20",
+        "1000003 per hour burst 12345",
+        "9999991 per second",
+        "12345678901 per second",
+        "1000 per week burst 5000",
+        "13 per 7 days",
+        "100 per 3650 days",
+    ] {
+        cases.push(case(Limit::token_bucket(quota(text)), text));
+        cases.push(case(Limit::leaky_queue(quota(text)), text));
+        cases.push(case(Limit::smooth_bursty(quota(text), Duration::ZERO), text));
+        cases.push(case(Limit::smooth_bursty(quota(text), quota(text).period() / 3), text));
+    }
+    for text in ["10 per second", "3 per 700ms", "1000000 per day", "12345678901 per second", "17 per 13 weeks"] {
+        cases.push(case(Limit::fixed_window(quota(text)), text));
+        cases.push(case(Limit::cycles(quota(text), quota(text).period() * 2), text));
+        cases.push(case(Limit::cycles(quota(text), Duration::MAX), text));
+        cases.push(case(Limit::sliding_window(quota(text)), text));
+    }
+    cases.push(case(Limit::sliding_window(quota("4000000000000 per 4 weeks")), "4000000000000 per 4 weeks"));
+    for (unit, text) in [
+        (CalendarUnit::Minute, "5 per minute"),
+        (CalendarUnit::Hour, "7 per hour"),
+        (CalendarUnit::Day, "100 per day"),
+        (CalendarUnit::Week, "1000 per week"),
+        (CalendarUnit::Month, "1000 per 4 weeks"),
+        (CalendarUnit::Year, "3 per 52 weeks"),
+    ] {
+        for offset in [0, 9 * 3_600, -5 * 3_600 - 1_800] {
+            let calendar = Calendar::at_offset(unit, offset).unwrap();
+            cases.push(case(Limit::calendar_window(quota(text).count(), calendar).unwrap(), text));
+        }
+    }
+    for text in ["10 per second", "1 per minute", "100 per 1500us", "25 per 1000001ns"] {
+        cases.push(case(Limit::sliding_log(quota(text)), text));
+        for blocked in [Blocked::Ignored, Blocked::Counted] {
+            for gap in [Duration::ZERO, quota(text).period() / 20, quota(text).period() * 2] {
+                cases.push(case(Limit::rolling_log(quota(text), gap, blocked), text));
+            }
+        }
+    }
+    for text in ["10 per second", "7 per 3 seconds", "1000003 per hour"] {
+        for (warm_up, wait) in [(seconds(3), Duration::ZERO), (seconds(60), seconds(2)), (seconds(7), Duration::MAX)] {
+            cases.push(case(Limit::smooth_warming_up(quota(text), warm_up, wait).unwrap(), text));
+        }
+    }
+    cases
+}
+
+/// A client's requests, in order.
+struct History {
+    random: Random,
+    case: Case,
+    now: u64,
+}
+
+impl History {
+    fn new(case: Case, seed: u64) -> History {
+        let mut random = Random(seed);
+        // Some time in this decade.
+        let now = 1_790_000_000_000_000 + random.below(200_000_000_000_000);
+        History { random, case, now }
+    }
+
+    /// Moves on by nothing, a little, a while or long.
+    fn pass(&mut self) {
+        let period = u64::try_from(self.case.period.as_micros()).unwrap().max(1);
+        let longest = match self.random.below(8) {
+            0 | 1 => 1,
+            2 | 3 => period / self.case.most.max(1) * 3 + 2,
+            4 | 5 => period / 4,
+            6 => period * 2,
+            _ => period * 20,
+        };
+        // Nothing is decided any more after the year 2262.
+        let left = 9_200_000_000_000_000 - self.now;
+        self.now += self.random.below(longest.min(left / 20));
+    }
+
+    fn cost(&mut self) -> u64 {
+        let most = self.case.most;
+        match self.random.below(10) {
+            0 => 0,
+            1 => self.random.below(most) + 1,
+            2 => most + self.random.below(most / 3 + 2),
+            3 => most / 3 + 1,
+            _ => 1 + self.random.below(most / 10 + 1),
+        }
+    }
+
+    fn max_wait(&mut self) -> Option<Duration> {
+        let period = u64::try_from(self.case.period.as_nanos()).unwrap();
+        match self.random.below(4) {
+            0 => Some(Duration::from_nanos(self.random.below(period / 2 + 1))),
+            1 => Some(self.case.period * 3),
+            _ => None,
+        }
+    }
+
+    fn time(&self) -> Time {
+        Time::from_nanos(self.now * 1_000)
+    }
+}
+
+fn key(number: u64) -> Fingerprint {
+    Fingerprint::new(number, b"somebody")
+}
+
+/// What the library says to one limit.
+fn expected(cell: &Cell, ask: &Ask, now: Time) -> Decision {
+    match ask.max_wait {
+        None => cell.decide(&ask.limit, Op::Take(ask.cost), now),
+        Some(max_wait) => cell.decide(&ask.limit, Op::Reserve { cost: ask.cost, max_wait }, now),
+    }
+}
+
+#[track_caller]
+fn assert_same(call: &Call, reply: &Reply, expected: &[Decision], story: &str) {
+    let said = call.read(reply).unwrap_or_else(|_| panic!("{reply:?} to {call:?}\n{story}"));
+    assert_eq!(said, expected, "\n{reply:?}\n{call:?}\n{story}");
+}
+
+fn run_alone(kind: Kind, case: Case, seed: u64, server: &mut (Client, Scripts)) {
+    let (client, scripts) = server;
+    let mut history = History::new(case, seed);
+    let cell = Cell::default();
+    let (mut bytes, mut steps) = (Vec::new(), Vec::new());
+    for _ in 0..150 {
+        history.pass();
+        let (cost, max_wait) = (history.cost(), history.max_wait());
+        let ask = Ask { key: key(seed), limit: case.limit, cost, max_wait, says: Says::Refuse };
+        let decision = expected(&cell, &ask, history.time());
+        let call = Call::new(vec![ask]).unwrap();
+        bytes.extend(scripts.command(&call, history.now));
+        steps.push((call, decision, history.now));
+    }
+    client.send(&bytes);
+    let mut story = format!("{kind:?}, {:?}\n", case.limit);
+    for (call, decision, now) in steps {
+        let reply = client.reply();
+        let _ = writeln!(story, "at {now} for {}: {:?}", call.asks()[0].cost, decision.outcome);
+        assert_same(&call, &reply, &[decision], &story);
+    }
+}
+
+#[test]
+fn d9_every_algorithm_decides_in_the_store_as_in_the_library() {
+    for kind in Kind::ALL {
+        let server = Server::start(kind, &[]);
+        let mut client = server.client();
+        let scripts = Scripts::load(&mut client);
+        let mut asked = (client, scripts);
+        let mut seed = 0;
+        for case in cases() {
+            for _ in 0..6 {
+                seed += 1;
+                run_alone(kind, case, seed, &mut asked);
+            }
+        }
+    }
+}
+
+/// All or nothing, as the engine does it for limits of its own.
+fn expected_together(cells: &[Cell], asks: &[Ask], now: Time) -> Vec<Decision> {
+    let each = || cells.iter().zip(asks);
+    let looked: Vec<Decision> = each().map(|(cell, ask)| cell.decide(&ask.limit, Op::Peek(ask.cost), now)).collect();
+    let fits = |says: Says| {
+        asks.iter().zip(&looked).filter(move |(ask, _)| ask.says == says).map(|(_, said)| said.is_allowed())
+    };
+    let quotas_pass = fits(Says::Quota).count() == 0 || fits(Says::Quota).any(|fits| fits);
+    let passes = quotas_pass && fits(Says::Refuse).all(|fits| fits);
+    let decide = |((cell, ask), said): ((&Cell, &Ask), &Decision)| match said.is_allowed() {
+        true if !passes => *said,
+        false if !ask.limit.counts_refusals() => *said,
+        _ => cell.decide(&ask.limit, Op::Take(ask.cost), now),
+    };
+    each().zip(&looked).map(decide).collect()
+}
+
+#[test]
+fn d9_all_limits_of_a_request_are_taken_or_none() {
+    for kind in Kind::ALL {
+        let server = Server::start(kind, &[]);
+        let mut client = server.client();
+        let scripts = Scripts::load(&mut client);
+        let cases: Vec<Case> = cases().into_iter().filter(|case| case.period <= Duration::from_secs(60)).collect();
+        for seed in 1_000..1_400 {
+            let mut random = Random(seed);
+            let mut pick = || cases[random.below(cases.len() as u64) as usize];
+            let chosen = [pick(), pick(), pick(), pick()];
+            let cells: Vec<Cell> = chosen.iter().map(|_| Cell::default()).collect();
+            let mut history = History::new(chosen[0], seed);
+            let (mut bytes, mut steps) = (Vec::new(), Vec::new());
+            for _ in 0..60 {
+                history.pass();
+                let asks: Vec<Ask> = (0_u64..)
+                    .zip(chosen)
+                    .map(|(number, case)| Ask {
+                        key: key(seed * 10 + number),
+                        limit: case.limit,
+                        cost: History { case, random: Random(history.random.next()), now: 0 }.cost(),
+                        max_wait: None,
+                        says: [Says::Refuse, Says::Refuse, Says::Quota, Says::Shadow][history.random.below(4) as usize],
+                    })
+                    .collect();
+                let decisions = expected_together(&cells, &asks, history.time());
+                let call = Call::new(asks).unwrap();
+                bytes.extend(scripts.command(&call, history.now));
+                steps.push((call, decisions));
+            }
+            client.send(&bytes);
+            for (call, decisions) in steps {
+                let reply = client.reply();
+                assert_same(&call, &reply, &decisions, &format!("{kind:?}, seed {seed}"));
+            }
+        }
+    }
+}
