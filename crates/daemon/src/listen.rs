@@ -9,11 +9,9 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 
@@ -107,16 +105,6 @@ impl Default for Door {
     fn default() -> Door {
         Door { connections: 10_000, per_peer: 1_000, trusts_everybody: false, tls: None }
     }
-}
-
-/// What connections are served by: a thread for each core.
-///
-/// # Errors
-/// The threads cannot be started.
-pub fn runtime() -> io::Result<Runtime> {
-    // A thread that has nothing left to do lets others have its core before it sleeps. On a busy machine those are who ask:
-    // when they have had their turn there is enough to do, and nobody has to be woken up for a single request.
-    Builder::new_multi_thread().enable_all().on_thread_park(thread::yield_now).build()
 }
 
 /// Serves connections until `stop`, then lets the ones that are open finish what they have sent.

@@ -1,6 +1,7 @@
 //! What is written to standard error, and how.
 
 use crate::config::{LogFormat, LogLevel};
+use crate::otlp;
 use std::io::IsTerminal;
 use tollgate::Event;
 use tracing::level_filters::LevelFilter;
@@ -27,7 +28,7 @@ pub(crate) fn start(level: LogLevel, format: LogFormat) {
     };
 }
 
-/// Logs what happens to rules. Decisions are counted, not logged.
+/// Logs what happens to rules. Decisions are counted, and some are traced.
 pub(crate) fn observe(event: &Event<'_>) {
     match event {
         Event::RulesReplaced { version } => info!(version, "new rules are in force"),
@@ -37,6 +38,6 @@ pub(crate) fn observe(event: &Event<'_>) {
         Event::RulesUnreadable { path, error } => {
             error!(path = %path.display(), %error, "the rules cannot be read, the ones before stay in force");
         }
-        _ => {}
+        _ => otlp::note(event),
     }
 }

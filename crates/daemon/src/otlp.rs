@@ -4,7 +4,8 @@
 mod metrics;
 mod traces;
 
-pub use traces::{Trace, Tracer};
+pub use traces::Tracer;
+pub(crate) use traces::note;
 
 use crate::listen::Stop;
 use crate::metrics::{Format, Keys, page};

@@ -26,7 +26,7 @@ fn free_address() -> SocketAddr {
 fn documented() -> String {
     let page = include_str!("../../../docs/http.md");
     let block = page.split("```nginx\n").nth(1).and_then(|after| after.split("```").next());
-    block.expect("docs/http.md has a configuration of nginx").to_owned()
+    block.unwrap_or_else(|| panic!("docs/http.md has no configuration of nginx")).to_owned()
 }
 
 impl Nginx {
@@ -61,7 +61,7 @@ impl Nginx {
         headers.iter().for_each(|header| _ = command.args(["-H", header]));
         let output = command.output().unwrap_or_else(|error| panic!("curl: {error}; install the package `curl`"));
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Reply::new(String::from_utf8(output.stdout).unwrap())
+        Reply::new(&String::from_utf8(output.stdout).unwrap())
     }
 }
 

@@ -37,8 +37,8 @@ pub enum Terms {
     WarmUp(WarmUpTerms),
 }
 
-/// A request fits if `full_at <= clock(now + wait) + room` and `full_at <= clock(now) + cap`, where the clock shows units
-/// and a `full_at` in the past counts as now. Then `price` is added to it.
+/// A request fits if `full_at <= clock(now + wait) + room`, where the clock shows units and a `full_at` in the past counts
+/// as now. Then `price` is added to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketTerms {
     /// What moments are counted in.
@@ -49,8 +49,6 @@ pub struct BucketTerms {
     pub room: Option<u64>,
     /// Nanoseconds that the request may be held back.
     pub wait: u64,
-    /// Units that may be missing however long it would wait.
-    pub cap: u64,
     /// Units from empty to full.
     pub fill: u64,
     /// What is further ahead than this was written before the clock jumped. It counts as an empty bucket.
@@ -247,8 +245,8 @@ fn bucket(pace: &Pace, price: u64, room: Option<u64>, wait: Duration) -> BucketT
         None => UnitClock::Nanos,
         Some((shift, factor)) => UnitClock::Scaled { shift, factor },
     };
-    let Pace { fill, ceiling, jumped, .. } = *pace;
-    BucketTerms { clock, price, room, wait: nanos(wait), cap: ceiling, fill, jumped }
+    let Pace { fill, jumped, .. } = *pace;
+    BucketTerms { clock, price, room, wait: nanos(wait), fill, jumped }
 }
 
 fn token_bucket(limit: &TokenBucket, cost: u64, wait: Duration) -> BucketTerms {
@@ -257,12 +255,12 @@ fn token_bucket(limit: &TokenBucket, cost: u64, wait: Duration) -> BucketTerms {
     bucket(pace, price, pace.fill.checked_sub(price), wait)
 }
 
-/// Who may wait for less long than the queue is stands further in front.
+/// Who can wait for less long than a queue takes that has room for the request needs one that is shorter.
 fn leaky_queue(limit: &LeakyQueue, cost: u64, wait: Duration) -> BucketTerms {
     let terms = token_bucket(&TokenBucket { quota: limit.quota }, cost, Duration::ZERO);
     match terms.room {
-        Some(room) if wait < BucketRule::patience(limit, cost, None) => {
-            BucketTerms { room: Some(0), cap: room, wait: nanos(wait), ..terms }
+        Some(_) if wait < BucketRule::patience(limit, cost, None) => {
+            BucketTerms { room: Some(0), wait: nanos(wait), ..terms }
         }
         _ => terms,
     }

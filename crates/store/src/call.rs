@@ -162,6 +162,11 @@ fn read_kept(ask: &Ask, reply: &Reply) -> Result<Kept, Unreadable> {
     Ok(match (terms, numbers.as_slice()) {
         (Terms::Bucket(_), [full_at]) => Kept::Bucket(parse(full_at)?),
         (Terms::Window(_), [number, used]) => Kept::Window(number.parse().map_err(|_| Unreadable)?, parse(used)?),
+        (Terms::Window(WindowTerms { limit, .. }), [digits]) => {
+            let used = digits.len().saturating_sub(limit.to_string().len());
+            let (number, used) = digits.split_at_checked(used).ok_or(Unreadable)?;
+            Kept::Window(number.parse().map_err(|_| Unreadable)?, parse(used)?)
+        }
         (Terms::SlidingWindow(_), [number, current, previous]) => {
             Kept::SlidingWindow(parse(number)?, parse(current)?, parse(previous)?)
         }
@@ -217,7 +222,7 @@ impl Arguments {
 
     fn bucket(&mut self, terms: &BucketTerms) {
         match terms.room {
-            Some(room) => self.pair(room.saturating_add(terms.wait).min(terms.cap)),
+            Some(room) => self.pair(room.saturating_add(terms.wait)),
             None => self.below_zero(),
         };
         self.pour(terms);
@@ -237,7 +242,6 @@ impl Arguments {
             Some(room) => self.pair(terms.wait).pair(room),
             None => self.pair(0).below_zero(),
         };
-        self.pair(terms.cap);
         self.pour(terms);
     }
 

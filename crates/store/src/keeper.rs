@@ -20,6 +20,9 @@ use tollgate_limit::{Limit, Quota};
 const SHORTEST_PAUSE: Duration = Duration::from_millis(110);
 const LONGEST_PAUSE: Duration = Duration::from_millis(450);
 
+/// How often a script is run at the most to see whether it takes no longer than the budget.
+const TRIES: usize = 3;
+
 /// Why there is no connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
@@ -80,14 +83,26 @@ async fn connect(config: &Config) -> Result<TcpStream, Trouble> {
     for call in trials() {
         // The first time the store has to compile it.
         run(&mut stream, &call, config, true).await?;
-        let start = Instant::now();
-        run(&mut stream, &call, config, false).await?;
-        let took = start.elapsed();
+        let took = time(&mut stream, &call, config).await?;
         if took > config.budget {
             return Err(Trouble::Slow(took));
         }
     }
     Ok(stream)
+}
+
+/// How long a script takes: the best of a few, since each may have been held up by something else.
+async fn time(stream: &mut TcpStream, call: &Call, config: &Config) -> Result<Duration, Trouble> {
+    let mut best = Duration::MAX;
+    for _ in 0..TRIES {
+        let start = Instant::now();
+        run(stream, call, config, false).await?;
+        best = best.min(start.elapsed());
+        if best <= config.budget {
+            break;
+        }
+    }
+    Ok(best)
 }
 
 async fn introduce(stream: &mut TcpStream, config: &Config) -> Result<(), Trouble> {

@@ -16,7 +16,7 @@
 //! | limit | script | value | invariant |
 //! |---|---|---|---|
 //! | token bucket, leaky bucket and queue, smooth bursty | `bucket.lua`, `paced.lua` | when it is full again | only moved ahead, by the price of what fitted |
-//! | fixed and calendar window, cycles | `window.lua` | `number:used` | every window that follows takes the limit off what was used |
+//! | fixed and calendar window, cycles | `window.lua` | the window's number, and what was used | every window that follows takes the limit off what was used |
 //! | sliding window | `sliding.lua` | `number:current:previous` | `current` is never above the limit |
 //! | sliding log | `log.lua` | a sorted set, a member for each request | no more members than tokens in the limit |
 //! | warm-up | `warm_up.lua` | `stored:next` | rounds as the library does |

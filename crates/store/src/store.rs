@@ -7,6 +7,7 @@ use crate::resp::Reply;
 use crate::stats::{Snapshot, Stats};
 use arc_swap::ArcSwapOption;
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -44,6 +45,9 @@ pub struct Store {
     shared: Arc<Shared>,
     _keeper: Arc<Keeper>,
 }
+
+/// Timers go off within a millisecond or two. One that is later says more about this host than about the store.
+const LATE_TIMER: Duration = Duration::from_millis(2);
 
 /// What the handles of a store and its keeper share.
 pub(crate) struct Shared {
@@ -229,7 +233,7 @@ impl Shared {
         if self.waiting() == 0 {
             self.heard();
         }
-        match timeout_at(deadline, connection.ask(command)).await {
+        match within(deadline, connection.ask(command)).await {
             Ok(Some(reply)) => {
                 self.heard();
                 Some(reply)
@@ -239,9 +243,11 @@ impl Shared {
                 self.stats.failed.add();
                 None
             }
-            Err(_) => {
+            Err(Late { is_ours }) => {
                 self.stats.late.add();
-                connection.failed();
+                if !is_ours {
+                    connection.failed();
+                }
                 None
             }
         }
@@ -265,6 +271,23 @@ impl Shared {
         let now = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.silent_since.store(now, Ordering::Relaxed);
     }
+}
+
+/// The answer did not come in time.
+struct Late {
+    /// Whether it was us who were late: this host had no time to look for it.
+    is_ours: bool,
+}
+
+/// What comes of asking before a deadline. On a host that is busy the answer may be there and not have been looked at yet.
+async fn within<T>(deadline: Instant, asking: impl Future<Output = T>) -> Result<T, Late> {
+    let mut asking = pin!(asking);
+    if let Ok(answer) = timeout_at(deadline, &mut asking).await {
+        return Ok(answer);
+    }
+    let is_ours = deadline.elapsed() > LATE_TIMER;
+    tokio::task::yield_now().await;
+    timeout_at(deadline, &mut asking).await.map_err(|_| Late { is_ours })
 }
 
 /// Without what is asked.

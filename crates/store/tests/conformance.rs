@@ -148,6 +148,10 @@ impl History {
         // Nothing is decided any more after the year 2262.
         let left = 9_200_000_000_000_000 - self.now;
         self.now += self.random.below(longest.min(left / 20));
+        if self.random.below(6) == 0 {
+            // Sums that come out even.
+            self.now = self.now.next_multiple_of(100_000);
+        }
     }
 
     fn cost(&mut self) -> u64 {
@@ -230,6 +234,67 @@ fn d9_every_algorithm_decides_in_the_store_as_in_the_library() {
                 run_alone(kind, case, seed, &mut asked);
             }
         }
+    }
+}
+
+/// Runs a part of the scripts, followed by some more Lua, and returns the numbers that it answers.
+fn run_part(client: &mut Client, more: &str, arguments: &[u64]) -> Vec<u64> {
+    let source = LIMITS.source();
+    let start = source.find("-- Multiplication beyond").unwrap();
+    let end = source.find("-- A bucket whose tokens do not").unwrap();
+    let words: Vec<String> = arguments.iter().map(u64::to_string).collect();
+    let part = format!("{}{more}", &source[start..end]);
+    let mut command = vec!["EVAL", &part, "0"];
+    command.extend(words.iter().map(String::as_str));
+    match client.ask(&command) {
+        Reply::Integer(number) => vec![number.unsigned_abs()],
+        Reply::Array(numbers) => {
+            numbers.iter().map(|n| if let Reply::Integer(n) = n { n.unsigned_abs() } else { panic!("{n:?}") }).collect()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Numbers of up to so many bits, also those next to powers of two.
+fn numbers(random: &mut Random, bits: u32) -> u64 {
+    let number = random.next() >> (64 - bits) >> random.below(u64::from(bits));
+    let edge = 1_u64 << random.below(u64::from(bits));
+    [number, number, edge, edge - 1, edge | 1][random.below(5) as usize]
+}
+
+#[test]
+fn products_beyond_what_a_double_holds_are_compared_exactly() {
+    let server = Server::start(Kind::Redis, &[]);
+    let mut client = server.client();
+    let mut random = Random(1);
+    for _ in 0..3_000 {
+        let [a, b, c] = [(); 3].map(|()| numbers(&mut random, 52).max(1));
+        // Mostly so that both products are nearly the same.
+        let d = (u128::from(a) * u128::from(b) / u128::from(c)).min(1 << 52) as u64 + random.below(3);
+        let [a, b, c, d] = if random.below(2) == 0 { [a, b, c, d] } else { [c, d, a, b] };
+        let more =
+            "return no_more(tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])) and 1 or 0";
+        let expected = u64::from(u128::from(a) * u128::from(b) <= u128::from(c) * u128::from(d));
+        assert_eq!(run_part(&mut client, more, &[a, b, c, d]), [expected], "{a} * {b} <= {c} * {d}");
+    }
+}
+
+#[test]
+fn moments_are_turned_into_units_exactly() {
+    let server = Server::start(Kind::Redis, &[]);
+    let mut client = server.client();
+    let mut random = Random(2);
+    for _ in 0..3_000 {
+        let nanos = numbers(&mut random, 62);
+        let shift = [0, 10][random.below(2) as usize];
+        // Between a half and one.
+        let factor = (1 << 62) + numbers(&mut random, 62);
+        let ticks = (nanos << shift) & (u64::MAX >> 1);
+        let units = (u128::from(ticks) * u128::from(factor) >> 63) as u64;
+        let limb = |place: u32| (factor >> (21 * place)) & ((1 << 21) - 1);
+        let arguments = [nanos / 1_000_000_000, nanos % 1_000_000_000, 1 << shift, factor >> 42, limb(1), limb(0)];
+        let more = "return { units(tonumber(ARGV[1]), tonumber(ARGV[2]), 3) }";
+        assert_eq!(run_part(&mut client, more, &arguments), [units / 1_000_000_000, units % 1_000_000_000]);
     }
 }
 

@@ -120,6 +120,22 @@ impl Method {
 }
 
 impl Unary {
+    /// As the service calls it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Unary::ShouldRateLimit => "ShouldRateLimit",
+            Unary::Check => "Check",
+            Unary::CheckMany => "CheckMany",
+            Unary::Peek => "Peek",
+            Unary::Explain => "Explain",
+            Unary::Reset => "Reset",
+            Unary::Reserve => "Reserve",
+            Unary::Settle => "Settle",
+            Unary::Refund => "Refund",
+            Unary::Health => "Health",
+        }
+    }
+
     /// As large as its message can be.
     pub(super) fn longest(self) -> usize {
         if self == Unary::CheckMany { LONGEST_BATCH } else { LONGEST }

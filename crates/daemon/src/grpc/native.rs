@@ -24,11 +24,13 @@ struct Asked<'a> {
     attributes: SmallVec<[(&'a str, Value<'a>); 8]>,
     cost: u64,
     expires: Option<Duration>,
+    /// Whether the answer says what to tell the client.
+    wants_headers: bool,
 }
 
 impl<'a> Asked<'a> {
     fn decode(message: &'a [u8]) -> Result<Asked<'a>, Fault> {
-        let mut asked = Asked { namespace: "", attributes: SmallVec::new(), cost: 1, expires: None };
+        let mut asked = Asked { namespace: "", attributes: SmallVec::new(), cost: 1, expires: None, wants_headers: false };
         let mut reader = Reader::new(message);
         while let Some((number, field)) = reader.field()? {
             match number {
@@ -39,6 +41,7 @@ impl<'a> Asked<'a> {
                 2 => asked.attributes.push(attribute(field)?),
                 3 => asked.cost = field.number()?,
                 4 => asked.expires = Some(Duration::from_millis(field.number()?)),
+                5 => asked.wants_headers = field.number()? != 0,
                 _ => {}
             }
         }
@@ -76,9 +79,22 @@ fn settlement(message: &[u8]) -> Result<(HoldId, u64), Fault> {
 }
 
 pub(super) fn check(state: &State, message: &[u8], now: Time, reply: &mut Writer) -> Done {
-    let verdict = state.engine().check(&Asked::decode(message)?.borrow(), now);
-    reply.frame(|reply| write(reply, &Answer::new(&verdict)));
+    let asked = Asked::decode(message)?;
+    reply.frame(|reply| decide(state, &asked, now, reply));
     Ok(())
+}
+
+fn decide(state: &State, asked: &Asked<'_>, now: Time, reply: &mut Writer) {
+    let verdict = state.engine().check(&asked.borrow(), now);
+    write(reply, &Answer::new(&verdict));
+    if asked.wants_headers {
+        verdict.headers(now, |name, value| {
+            reply.message(11, |reply| {
+                reply.bytes(1, name.as_bytes());
+                reply.bytes(2, value.as_bytes());
+            });
+        });
+    }
 }
 
 /// Decides each by itself, and says how many there were. If one of them makes no sense, none is decided.
@@ -94,8 +110,7 @@ pub(super) fn check_many(state: &State, message: &[u8], now: Time, reply: &mut W
     }
     reply.frame(|reply| {
         for asked in &requests {
-            let verdict = state.engine().check(&asked.borrow(), now);
-            reply.message(1, |reply| write(reply, &Answer::new(&verdict)));
+            reply.message(1, |reply| decide(state, asked, now, reply));
         }
     });
     Ok(requests.len() as u64)

@@ -27,6 +27,14 @@ impl Refusal {
         }
     }
 
+    /// A short name, for traces.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Refusal::Fault(fault) => fault.name(),
+            Refusal::NoService => "no-service",
+        }
+    }
+
     /// What people are told, in the characters that a header can have.
     pub(super) fn message(&self) -> HeaderValue {
         let text = match self {

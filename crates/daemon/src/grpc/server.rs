@@ -3,6 +3,7 @@
 use super::call::{self, Body, Interrupted};
 use super::cork::{Cork, Corked};
 use super::method::{LONGEST_BATCH, Method, Rejection, Unary};
+use super::refusal::Refusal;
 use super::streaming::{Lasting, count};
 use super::wire::{PREFIX, Writer};
 use crate::listen::{FrontEnd, Peer, Stop};
@@ -11,7 +12,7 @@ use crate::state::State;
 use bytes::Bytes;
 use h2::server::{Builder, Connection, SendResponse};
 use h2::{Ping, PingPong, RecvStream};
-use http::Request;
+use http::{HeaderValue, Request};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -188,7 +189,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Served<S> {
         let (head, body) = request.into_parts();
         let body = Body::new(body);
         match Method::of_call(&head, self.peer.is_trusted, &self.state) {
-            Ok(Method::Unary(unary)) => return self.answer(unary, body, respond, now, cx),
+            Ok(Method::Unary(unary)) => {
+                let parent = head.headers.get("traceparent");
+                return self.answer((unary, parent), body, respond, now, cx);
+            }
             Ok(Method::Streaming(method)) => self.spawn(body, respond, |lasting| lasting.streaming(method)),
             Err(Rejection::Http(status)) => call::reject(respond, status),
             Err(Rejection::Refused(refusal)) => {
@@ -201,7 +205,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Served<S> {
 
     fn answer(
         &mut self,
-        unary: Unary,
+        (unary, parent): (Unary, Option<&HeaderValue>),
         mut body: Body,
         respond: SendResponse<Bytes>,
         now: Time,
@@ -213,7 +217,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Served<S> {
                 return 0;
             }
             Poll::Ready(Ok(message)) => {
-                unary.answer(&self.state, &message, now, &mut self.reply).map_err(Interrupted::Refused)
+                let answer = || unary.answer(&self.state, &message, now, &mut self.reply);
+                let asked = (Protocol::Grpc, unary.name());
+                let answered = self.state.traced(parent.map(HeaderValue::as_bytes), asked, answer, Refusal::name);
+                answered.map_err(Interrupted::Refused)
             }
             Poll::Ready(Err(interrupted)) => Err(interrupted),
         };

@@ -70,10 +70,10 @@ pub(super) async fn auth(visit: &Visit, parts: Parts) -> Result<Reply, Fault> {
 /// Which status refusals are to have; nginx knows only 401 and 403.
 fn refusal_status(parts: &Parts) -> Result<Option<StatusCode>, Fault> {
     let Some(text) = parameter(parts.uri.query(), "refuse")? else { return Ok(None) };
-    let status = text.parse().ok().filter(|status| (400..600).contains(status));
+    let status = text.parse().ok().filter(|status| (400..500).contains(status));
     match status.and_then(|status| StatusCode::from_u16(status).ok()) {
         Some(status) => Ok(Some(status)),
-        None => Err(Fault::Malformed("`refuse` in the query is a status from 400 to 599".into())),
+        None => Err(Fault::Malformed("`refuse` in the query is a status from 400 to 499".into())),
     }
 }
 

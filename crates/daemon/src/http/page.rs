@@ -9,7 +9,7 @@ use crate::meters::{Meter, Protocol};
 use crate::metrics::{self, Format, Keys};
 use http::header::{ACCEPT, AUTHORIZATION};
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response};
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use hyper::body::Incoming;
 
 /// What there is.
@@ -37,6 +37,9 @@ enum Question {
     Throttle,
     Json,
 }
+
+/// Where a caller says what it traces.
+const TRACE_PARENT: &str = "traceparent";
 
 const INDEX: &str = r#"{"name":"tollgate","documentation":"/openapi.json","pages":{"POST /v1/check":"decide about one request or a list of them","POST /v1/peek":"what a check would say","POST /v1/explain":"every rule, and why it applies or not","POST /v1/reset":"forget what a client has spent","POST /v1/reserve":"take an estimate","POST /v1/settle":"say what it really was","POST /v1/refund":"give it back","/v1/auth":"for nginx, Traefik and Caddy","POST /throttle":"as throttlecrab answers","POST /json":"as envoyproxy/ratelimit answers","GET /metrics":"for Prometheus","GET /healthz":"whether it is alive","GET /readyz":"whether it wants to be asked"}}
 "#;
@@ -86,7 +89,10 @@ async fn respond(visit: &Visit, request: Request<Incoming>) -> Result<Reply, Fau
         Some(Page::Question(question)) if parts.method == Method::POST => {
             let size = if question == Question::Check { Size::OneOrMany } else { Size::One };
             let body = body::read(visit, parts.version, body, size).await?;
-            question.answer(visit, parts, &body)
+            let parent = parts.headers.get(TRACE_PARENT).cloned();
+            let asked = (Protocol::Http, question.name());
+            let answer = || question.answer(visit, parts, &body);
+            visit.state.traced(parent.as_ref().map(HeaderValue::as_bytes), asked, answer, Fault::name)
         }
         Some(Page::Question(_)) => Ok(other_method(visit, &parts.method, "POST, OPTIONS")),
         Some(Page::Auth) => auth::auth(visit, parts).await,
@@ -100,6 +106,21 @@ async fn respond(visit: &Visit, request: Request<Incoming>) -> Result<Reply, Fau
 }
 
 impl Question {
+    /// What traces call it.
+    fn name(self) -> &'static str {
+        match self {
+            Question::Check => "check",
+            Question::Peek => "peek",
+            Question::Explain => "explain",
+            Question::Reset => "reset",
+            Question::Reserve => "reserve",
+            Question::Settle => "settle",
+            Question::Refund => "refund",
+            Question::Throttle => "throttle",
+            Question::Json => "json",
+        }
+    }
+
     fn answer(self, visit: &Visit, parts: Parts, body: &[u8]) -> Result<Reply, Fault> {
         let headers = parts.headers;
         match self {

@@ -22,7 +22,8 @@ use tollgate::{Action, Time};
 /// `POST /v1/check`: decides about one request, or about each of many by itself.
 pub(super) fn check(visit: &Visit, headers: HeaderMap, uri: &Uri, body: &[u8]) -> Result<Reply, Fault> {
     let (state, now) = (&*visit.state, visit.state.now());
-    if wants_status(&headers, uri)? {
+    // The verdicts of a list have no status in common.
+    if wants_status(&headers, uri)? && !is_list(body) {
         return check_by_status(state, headers, body, now);
     }
     let mut answers = Vec::with_capacity(ROOM_FOR_ONE);
@@ -60,9 +61,6 @@ fn write_one(state: &State, ask: &Ask<'_>, now: Time, out: &mut Vec<u8>) {
 
 /// The same with the status that the verdict has for the client.
 fn check_by_status(state: &State, headers: HeaderMap, body: &[u8], now: Time) -> Result<Reply, Fault> {
-    if is_list(body) {
-        return Err(Fault::Malformed("the verdicts of a list have no status in common; ask for one at a time".into()));
-    }
     let ask: Ask<'_> = parse(body)?;
     let attributes = ask.attributes.borrow();
     let verdict = state.engine().check(&ask.request(&attributes), now);

@@ -101,9 +101,13 @@ impl HttpServer {
             self.run(&mut self.streams.serve_connection(stream, service(visit)), watch, stop).await;
             return Ok(());
         }
-        let unusual = match quick::serve(&mut stream, &visit, first, &mut stop).await? {
-            End::Over => return part(stream).await,
-            End::HandOver(unusual) => unusual,
+        let unusual = match self.state.tracer() {
+            // What is traced has headers to be looked at.
+            Some(_) => first,
+            None => match quick::serve(&mut stream, &visit, first, &mut stop).await? {
+                End::Over => return part(stream).await,
+                End::HandOver(unusual) => unusual,
+            },
         };
         let watch = Watch::new(Arc::clone(&activity), self.patience, Kind::Serial);
         let stream = TokioIo::new(Watched::new(stream, unusual, activity));

@@ -1,14 +1,14 @@
 //! Traces: which questions were asked, by whom they were asked for, and how long they took.
 
 use super::attribute;
-use crate::answer::Answer;
-use crate::fault::Fault;
 use crate::meters::Protocol;
+use crate::state::State;
 use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tollgate::Time;
+use tollgate::{Event, Time};
 
 /// Spans that wait to be sent; more are lost.
 const MOST_WAITING: usize = 2000;
@@ -25,7 +25,7 @@ pub struct Tracer {
 
 /// A question that is being traced.
 #[derive(Clone, Copy, Debug)]
-pub struct Trace {
+struct Trace {
     trace: u128,
     parent: Option<u64>,
     span: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Span {
     end: Time,
     name: &'static str,
     attributes: Vec<(&'static str, String)>,
-    fault: Option<String>,
+    fault: Option<&'static str>,
 }
 
 impl Tracer {
@@ -50,8 +50,8 @@ impl Tracer {
         (Tracer { every, asked: AtomicU64::new(0), secret: RandomState::new(), spans }, receiver)
     }
 
-    /// Begins to trace a question if it is to be. `parent` is the header `traceparent`, which says what its caller does.
-    pub fn begin(&self, parent: Option<&[u8]>, now: Time) -> Option<Trace> {
+    /// Begins to trace a question if it is to be. `parent` says what its caller does.
+    fn begin(&self, parent: Option<&[u8]>, now: Time) -> Option<Trace> {
         let number = self.asked.fetch_add(1, Ordering::Relaxed);
         let random = |salt: u8| self.secret.hash_one((number, salt));
         match parent.and_then(read_parent) {
@@ -67,27 +67,71 @@ impl Tracer {
     }
 
     /// Hands over a question that was answered.
-    pub fn end(
-        &self,
-        trace: Trace,
-        (protocol, name): (Protocol, &'static str),
-        answer: Result<(&str, &Answer<'_>), &Fault>,
-        now: Time,
-    ) {
+    fn end(&self, trace: Trace, (protocol, name): Asked, fault: Option<&'static str>, now: Time) {
         let mut attributes = vec![("tollgate.protocol", protocol.name().to_owned())];
-        let fault = match answer {
-            Err(fault) => Some(fault.name().to_owned()),
-            Ok((namespace, answer)) => {
-                attributes.push(("tollgate.namespace", namespace.to_owned()));
-                attributes.push(("tollgate.allowed", answer.allowed.to_string()));
-                attributes.push(("tollgate.reason", answer.reason.to_owned()));
-                attributes.extend(answer.rule.map(|rule| ("tollgate.rule", rule.to_owned())));
-                None
-            }
-        };
+        for Note { namespace, rule, reason, is_allowed } in NOTES.take().unwrap_or_default() {
+            attributes.push(("tollgate.namespace", namespace));
+            attributes.push(("tollgate.allowed", is_allowed.to_string()));
+            attributes.push(("tollgate.reason", reason.to_owned()));
+            attributes.extend(rule.map(|rule| ("tollgate.rule", rule)));
+        }
         // Who cannot send them fast enough loses some.
         let _ = self.spans.try_send(Span { trace, end: now, name, attributes, fault });
     }
+}
+
+impl State {
+    /// Answers a question, and traces it if it is to be. `parent` is the header `traceparent`.
+    pub(crate) fn traced<T, E>(
+        &self,
+        parent: Option<&[u8]>,
+        asked: Asked,
+        answer: impl FnOnce() -> Result<T, E>,
+        fault: impl FnOnce(&E) -> &'static str,
+    ) -> Result<T, E> {
+        let Some((tracer, trace)) = self.tracer().and_then(|tracer| Some((tracer, tracer.begin(parent, self.now())?))) else {
+            return answer();
+        };
+        NOTES.set(Some(Vec::new()));
+        let answered = answer();
+        tracer.end(trace, asked, answered.as_ref().err().map(fault), self.now());
+        answered
+    }
+}
+
+/// How somebody asked, and what.
+pub(crate) type Asked = (Protocol, &'static str);
+
+/// What was decided.
+struct Note {
+    namespace: String,
+    rule: Option<String>,
+    reason: &'static str,
+    is_allowed: bool,
+}
+
+/// Of a question that asks for many decisions only these are noted down.
+const MOST_NOTES: usize = 8;
+
+thread_local! {
+    /// What was decided for the question that is being traced, if one is. Nothing waits while a question is decided, so it is
+    /// the only one of its thread.
+    static NOTES: RefCell<Option<Vec<Note>>> = const { RefCell::new(None) };
+}
+
+/// Notes down what the engine says, for the question that is being traced.
+pub(crate) fn note(event: &Event<'_>) {
+    let Event::Decided { parts, verdict } = event else { return };
+    NOTES.with_borrow_mut(|notes| {
+        if let Some(notes) = notes.as_mut().filter(|notes| notes.len() < MOST_NOTES) {
+            notes.push(Note {
+                namespace: parts.first().map_or(String::new(), |part| part.namespace.to_owned()),
+                rule: verdict.rule().map(str::to_owned),
+                reason: verdict.reason().name(),
+                is_allowed: verdict.is_allowed(),
+            });
+        }
+    });
 }
 
 /// `00-<32 digits>-<16 digits>-<2 digits>`: the trace, the caller's span, and whether they are recorded.
@@ -109,7 +153,7 @@ fn read_parent(header: &[u8]) -> Option<(u128, u64, bool)> {
 impl Span {
     pub(super) fn to_json(&self) -> Value {
         let attributes: Vec<Value> = self.attributes.iter().map(|(name, value)| attribute(name, value)).collect();
-        let status = match &self.fault {
+        let status = match self.fault {
             Some(fault) => json!({ "code": 2, "message": fault }),
             None => json!({}),
         };

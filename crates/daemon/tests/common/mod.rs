@@ -39,7 +39,10 @@ impl Drop for Folder {
 /// The program `tollgate serve`, ended when this is dropped.
 pub(crate) struct Daemon {
     pub(crate) child: Child,
+    /// Where it answers Redis clients.
     pub(crate) address: SocketAddr,
+    pub(crate) grpc: SocketAddr,
+    pub(crate) http: SocketAddr,
     /// Where it works: it may write examples there.
     _folder: Folder,
 }
@@ -56,10 +59,10 @@ impl Daemon {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let address = resp_address(&mut lines);
+        let [address, grpc, http] = addresses(&mut lines);
         // Somebody has to read the rest, or the program would wait for it.
         std::thread::spawn(move || lines.for_each(drop));
-        Daemon { child, address, _folder: folder }
+        Daemon { child, address, grpc, http, _folder: folder }
     }
 
     pub(crate) fn port(&self) -> String {
@@ -115,22 +118,12 @@ impl Drop for Daemon {
 }
 
 /// Where it answers, from what it prints when it is ready.
-fn resp_address(lines: &mut Lines<BufReader<ChildStdout>>) -> SocketAddr {
-    let mut address = None;
-    for line in lines.map(Result::unwrap) {
-        let mut words = line.split_whitespace();
-        if words.next() == Some("RESP") {
-            address = words.next().and_then(|word| word.parse().ok());
-        }
-        if line == "Ready." {
-            break;
-        }
-        if let Some((text, _)) = line.split_once(". Try:") {
-            address = text.rsplit(' ').next().and_then(|word| word.parse().ok());
-            break;
-        }
-    }
-    address.unwrap_or_else(|| panic!("it does not say where it answers"))
+fn addresses(lines: &mut Lines<BufReader<ChildStdout>>) -> [SocketAddr; 3] {
+    let said: Vec<String> = lines.map(Result::unwrap).take_while(|line| line != "Ready.").collect();
+    ["RESP", "gRPC", "HTTP"].map(|name| {
+        let address = said.iter().find_map(|line| line.trim().strip_prefix(name)?.trim().parse().ok());
+        address.unwrap_or_else(|| panic!("no address of {name} in {said:?}"))
+    })
 }
 
 /// `redis-server`, ended when this is dropped.

@@ -90,6 +90,8 @@ pub(crate) mod native {
         pub(crate) cost: Option<u64>,
         #[prost(uint64, optional, tag = "4")]
         pub(crate) expires_ms: Option<u64>,
+        #[prost(bool, tag = "5")]
+        pub(crate) headers: bool,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
@@ -126,6 +128,8 @@ pub(crate) mod native {
         pub(crate) reason: String,
         #[prost(string, optional, tag = "10")]
         pub(crate) reservation: Option<String>,
+        #[prost(message, repeated, tag = "11")]
+        pub(crate) headers: Vec<Attribute>,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]

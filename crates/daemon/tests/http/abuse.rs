@@ -47,7 +47,7 @@ fn bodies_that_do_not_come_are_answered_with_408() {
     let server = Server::start_patient(LONG, SOON);
     for page in ["/v1/check", "/v1/peek"] {
         let request = post(page, ASK);
-        let reply = Reply::new(server.send_and_wait(&request.as_bytes()[..request.len() - 1]));
+        let reply = Reply::new(&server.send_and_wait(&request.as_bytes()[..request.len() - 1]));
         assert_eq!((reply.status, reply.json()["fault"].as_str()), (408, Some("too-slow")), "{page}");
     }
     assert!(is_served(&server));
@@ -83,7 +83,7 @@ fn what_is_too_large_is_refused_before_it_is_kept() {
     let server = Server::start();
     let large = |length: usize, begin: &str| {
         let head = format!("POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n{begin}");
-        Reply::new(server.send_and_wait(head.as_bytes()))
+        Reply::new(&server.send_and_wait(head.as_bytes()))
     };
     assert_eq!(large(64 * 1024 + 1, "{").status, 413);
     assert_eq!(large(1024 * 1024 + 1, "[").status, 413);
@@ -98,12 +98,12 @@ fn what_is_too_large_is_refused_before_it_is_kept() {
     let chunk = format!("10000\r\n{}\r\n", " ".repeat(0x10000));
     let endless =
         format!("POST /v1/check HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n{}", chunk.repeat(4));
-    assert_eq!(Reply::new(server.send(endless.as_bytes())).status, 413);
+    assert_eq!(Reply::new(&server.send(endless.as_bytes())).status, 413);
     assert_eq!(server.ask("/v1/check", &format!("[{}]", vec![ASK; 1001].join(","))).status, 400);
     let long = format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(33 * 1024));
-    assert_eq!(Reply::new(server.send(long.as_bytes())).status, 431);
+    assert_eq!(Reply::new(&server.send(long.as_bytes())).status, 431);
     let many = format!("GET / HTTP/1.1\r\nhost: x\r\n{}\r\n", "a: b\r\n".repeat(101));
-    assert_eq!(Reply::new(server.send(many.as_bytes())).status, 431);
+    assert_eq!(Reply::new(&server.send(many.as_bytes())).status, 431);
     assert!(eventually(|| server.faults("too-large") == 9), "{}", server.faults("too-large"));
     assert!(is_served(&server));
 }

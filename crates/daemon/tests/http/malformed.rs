@@ -225,7 +225,7 @@ fn what_is_no_question_is_a_mistake_that_says_what_is_expected() {
     assert_eq!(server.faults("malformed"), count);
     assert!(count > 400);
     let bytes = b"POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: 17\r\n\r\n{\"namespace\":\"\xff\"}";
-    assert_eq!(Reply::new(server.send(bytes)).status, 400);
+    assert_eq!(Reply::new(&server.send(bytes)).status, 400);
     let unknown = server.ask("/v1/check", r#"{"namespace":"a","attribute":{}}"#).json();
     let expected =
         "the body: unknown field `attribute`, expected one of `namespace`, `attributes`, `cost` at line 1 column 28";

@@ -77,7 +77,7 @@ fn what_is_not_said_or_said_twice_is_a_mistake_and_nobody_passes() {
     let cases = [
         ("/v1/auth", "x-original-uri: /\r\n", "?namespace=NAME"),
         ("/v1/auth?namespace=shop", "", "X-Original-URI"),
-        ("/v1/auth?namespace=shop&refuse=200", "x-original-uri: /\r\n", "from 400 to 599"),
+        ("/v1/auth?namespace=shop&refuse=200", "x-original-uri: /\r\n", "from 400 to 499"),
         ("/v1/auth?namespace=shop&headers=any", "x-original-uri: /\r\n", "`original` or `forwarded`"),
         ("/v1/auth?namespace=a&namespace=b", "x-original-uri: /\r\n", "several `namespace`"),
         ("/v1/auth?namespace=%ff", "x-original-uri: /\r\n", "not UTF-8"),

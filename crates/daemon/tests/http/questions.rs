@@ -72,7 +72,7 @@ fn a_list_is_decided_one_by_one_in_order() {
     let other = LOGIN.replace("192.0.2.1", "192.0.2.2");
     assert_eq!(server.ask("/v1/check", &format!("[{other},{{}}]")).status, 400);
     assert_eq!(server.ask("/v1/peek", &other).json()["remaining"], 2);
-    assert_eq!(server.ask("/v1/check?status=verdict", &format!("[{LOGIN}]")).status, 400);
+    assert_eq!(server.ask("/v1/check?status=verdict", &format!("[{LOGIN}]")).status, 200);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn the_quick_way_and_the_general_one_give_the_same_answers() {
             "POST {page} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
             body.len()
         );
-        let general = Reply::new(server.send(chunked.as_bytes()));
+        let general = Reply::new(&server.send(chunked.as_bytes()));
         assert_eq!((quick.status, &quick.body), (general.status, &general.body), "{page}");
         assert_eq!(quick.header("content-type"), general.header("content-type"));
         assert!(quick.header("date").is_some() && general.header("date").is_some());
@@ -205,7 +205,7 @@ fn envoys_requests_in_json_are_answered_as_by_envoyproxy_ratelimit() {
 fn pages_know_their_methods() {
     let server = Server::start();
     let ask = |method: &str, page: &str| {
-        Reply::new(server.send(format!("{method} {page} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()))
+        Reply::new(&server.send(format!("{method} {page} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()))
     };
     let wrong = ask("GET", "/v1/check");
     assert_eq!((wrong.status, wrong.header("allow")), (405, Some("post, options")));
@@ -242,10 +242,10 @@ fn strangers_need_a_token_for_all_but_health() {
     assert_eq!(server.get("/metrics", "x-tollgate-token: secret\r\n").status, 200);
     for header in ["authorization: bearer secret", "X-Tollgate-Token: secret"] {
         let ask = post("/v1/check", LOGIN).replace("host: x", header);
-        assert_eq!(Reply::new(server.send(ask.as_bytes())).status, 200, "{header}");
+        assert_eq!(Reply::new(&server.send(ask.as_bytes())).status, 200, "{header}");
     }
     let wrong = post("/v1/check", LOGIN).replace("host: x", "authorization: Bearer guess");
-    assert_eq!(Reply::new(server.send(wrong.as_bytes())).status, 401);
+    assert_eq!(Reply::new(&server.send(wrong.as_bytes())).status, 401);
 }
 
 #[test]

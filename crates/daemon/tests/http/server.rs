@@ -111,12 +111,12 @@ impl Server {
     /// What is answered to a question in JSON.
     #[track_caller]
     pub(crate) fn ask(&self, page: &str, body: &str) -> Reply {
-        Reply::new(self.send(post(page, body).as_bytes()))
+        Reply::new(&self.send(post(page, body).as_bytes()))
     }
 
     #[track_caller]
     pub(crate) fn get(&self, target: &str, headers: &str) -> Reply {
-        Reply::new(self.send(format!("GET {target} HTTP/1.1\r\nhost: x\r\n{headers}\r\n").as_bytes()))
+        Reply::new(&self.send(format!("GET {target} HTTP/1.1\r\nhost: x\r\n{headers}\r\n").as_bytes()))
     }
 
     /// What curl says. `URL` stands for where the server is.
@@ -153,7 +153,7 @@ pub(crate) struct Reply {
 
 impl Reply {
     #[track_caller]
-    pub(crate) fn new(text: String) -> Reply {
+    pub(crate) fn new(text: &str) -> Reply {
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no reply: {text:?}"));
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
         Reply { status, head: head.to_ascii_lowercase(), body: body.to_owned() }

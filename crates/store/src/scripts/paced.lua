@@ -25,7 +25,7 @@ end
 
 -- A bucket whose tokens do not take whole nanoseconds. Invariant: as above; moments are units, of which a token takes a
 -- whole number. Arguments: units', units per millisecond, how long the request may be held back and what may be
--- missing then, what may be missing in any case, all as pairs, and pour's.
+-- missing then, as pairs, and pour's.
 local function paced(key, at)
   local clock_hi, clock_lo = units(now_hi, now_lo, at)
   local last_hi, last_lo = clock_hi, clock_lo
@@ -34,9 +34,6 @@ local function paced(key, at)
   if wait_hi ~= now_hi or wait_lo ~= now_lo then last_hi, last_lo = units(wait_hi, wait_lo, at) end
   last_hi, last_lo = last_hi + ARGV[at + 7], last_lo + ARGV[at + 8]
   if last_lo >= 1e9 then last_hi, last_lo = last_hi + 1, last_lo - 1e9 end
-  local cap_hi, cap_lo = clock_hi + ARGV[at + 9], clock_lo + ARGV[at + 10]
-  if cap_lo >= 1e9 then cap_hi, cap_lo = cap_hi + 1, cap_lo - 1e9 end
-  if cap_hi < last_hi or cap_hi == last_hi and cap_lo < last_lo then last_hi, last_lo = cap_hi, cap_lo end
-  return at + 16, pour(key, clock_hi, clock_lo, last_hi, last_lo, tonumber(ARGV[at + 4]), at + 11)
+  return at + 14, pour(key, clock_hi, clock_lo, last_hi, last_lo, tonumber(ARGV[at + 4]), at + 9)
 end
 

@@ -1,7 +1,7 @@
 -- Permits in store, and when the next request may go ahead in nanoseconds: "stored:next". Invariant: the same operations
 -- on doubles in the same order as in the library, so that both round alike.
--- Arguments: how long the request may be held back and what is further ahead than can be, as pairs (none fits if the
--- first is below zero); cost, interval, slope, threshold, most, and nanoseconds to warm up.
+-- Arguments: how long the request may be held back, as a pair (none fits if it is below zero), what is further ahead than
+-- can be, in seconds; cost, interval, slope, threshold, most, and nanoseconds to warm up.
 local function warm_up(key, at)
   local wait_hi, wait_lo = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
   local cost, interval, slope = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])

@@ -1,23 +1,35 @@
--- A window's number and what was used of it, "number:used". Invariant: in every window that follows the limit comes off
--- what was used, so that what is booked ahead is used up in the windows it was booked in.
+-- A window's number and what was used of it, in as many digits as the limit has, which together are a number that takes the
+-- least memory there is; or "number:used" where more than the limit was used. Invariant: in every window that follows
+-- the limit comes off what was used, so that what is booked ahead is used up in the windows it was booked in.
+local function written(number, used, limit, digits)
+  if used > limit then return string.format('%d:%d', number, used) end
+  return string.format('%d%0' .. digits .. 'd', number, used)
+end
+
+local function read(held, digits)
+  local number, used = string.match(held, '^(%d+):(%d+)$')
+  return number or string.sub(held, 1, -digits - 1), used or string.sub(held, -digits)
+end
+
 -- Arguments: cost, limit, how many microseconds the request may be held back (none fits if below zero), and what is
 -- more than can be.
 local function count(key, number, left, period, at)
   local cost, limit, wait = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  local digits = #ARGV[at + 1]
   local held = redis.call('GET', key)
   local used = 0
   if held then
-    local held_number, held_used = string.match(held, '^(%d+):(%d+)$')
+    local held_number, held_used = read(held, digits)
     used = math.max(0, held_used - (number - held_number) * limit)
     if used > tonumber(ARGV[at + 3]) then
       used = limit
-      redis.call('SET', key, string.format('%d:%d', number, used), 'KEEPTTL')
+      redis.call('SET', key, written(number, used, limit, digits), 'KEEPTTL')
     end
   end
   used = used + cost
   local later = math.max(0, math.ceil(used / limit) - 1)
   if wait < 0 or later > 0 and left + (later - 1) * period > wait then return false, held end
-  return true, held, string.format('%d:%d', number, used), math.ceil((left + later * period) / 1000) + 1
+  return true, held, written(number, used, limit, digits), math.ceil((left + later * period) / 1000) + 1
 end
 
 -- Windows of so many microseconds. Arguments: period, when number zero begins, and count's.

@@ -1,0 +1,341 @@
+//! What becomes of decisions while the store fails, under load: nobody waits for long, hardly anybody waits at all, and
+//! the store is found again soon after it is back.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod common;
+
+use common::{Kind, PATIENCE, Server, now, pause};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+use tollgate::{Clock, Engine, Request, RuleSet, Source, Value};
+use tollgate_store::{Config, Snapshot, Store};
+
+/// Decisions a second.
+const RATE: u64 = 5_000;
+
+/// The promise, and what is allowed where others use the machine, too.
+const LONGEST_WAIT: Duration = Duration::from_millis(10);
+const USUAL_WAIT: Duration = Duration::from_millis(5);
+const LONGEST_RECOVERY: Duration = Duration::from_secs(1);
+
+const RULES: &str = "
+namespace: n
+rules:
+  - { name: a, key: [user], limits: [1000000 per second, 1000000 per minute using fixed-window], shared: store-exact, on_failure: local }
+";
+
+/// How one decision went.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Instant,
+    took: Duration,
+    is_degraded: bool,
+}
+
+/// Decisions at an even rate, for as long as this lives.
+struct Load {
+    runtime: Runtime,
+    store: Store,
+    samples: Arc<Mutex<Vec<Sample>>>,
+    /// By how much timers are late that nothing but the machine holds up.
+    lateness: Arc<Mutex<Vec<Sample>>>,
+    connects: Arc<Mutex<Vec<(Instant, u64)>>>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Load {
+    fn start(config: Config) -> Load {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let store = runtime.block_on(async { Store::open(config) });
+        let load = Load {
+            store,
+            runtime,
+            samples: Arc::default(),
+            lateness: Arc::default(),
+            connects: Arc::default(),
+            is_over: Arc::default(),
+        };
+        load.spawn_decisions();
+        for _ in 0..4 {
+            load.spawn_control();
+        }
+        load.spawn_watch();
+        load
+    }
+
+    fn spawn_decisions(&self) {
+        let rules = RuleSet::parse(&[Source::new("rules", RULES)]).unwrap();
+        let clock = Clock::system();
+        let engine = Arc::new(Engine::new(rules, clock.now()));
+        let (store, samples, is_over) = (self.store.clone(), Arc::clone(&self.samples), Arc::clone(&self.is_over));
+        self.runtime.spawn(async move {
+            let mut ticks = tokio::time::interval(Duration::from_millis(1));
+            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+            for number in 0_u64.. {
+                ticks.tick().await;
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                for part in 0..RATE / 1_000 {
+                    let (store, engine, clock) = (store.clone(), Arc::clone(&engine), clock.clone());
+                    let samples = Arc::clone(&samples);
+                    tokio::spawn(async move {
+                        let user = ((number * 7 + part) % 100).to_string();
+                        let attributes = [("user", Value::Text(&user))];
+                        let at = now();
+                        let verdict = store.check(&engine, &Request::new("n", &attributes), clock.now()).await;
+                        let is_degraded = verdict.checks().iter().any(|check| check.is_degraded);
+                        samples.lock().unwrap().push(Sample { at, took: at.elapsed(), is_degraded });
+                    });
+                }
+            }
+        });
+    }
+
+    fn spawn_control(&self) {
+        let (lateness, is_over) = (Arc::clone(&self.lateness), Arc::clone(&self.is_over));
+        self.runtime.spawn(async move {
+            while !is_over.load(Ordering::Relaxed) {
+                let at = now();
+                tokio::time::sleep(Duration::from_millis(3)).await;
+                let took = at.elapsed().saturating_sub(Duration::from_millis(3));
+                lateness.lock().unwrap().push(Sample { at, took, is_degraded: false });
+            }
+        });
+    }
+
+    fn spawn_watch(&self) {
+        let (store, connects, is_over) = (self.store.clone(), Arc::clone(&self.connects), Arc::clone(&self.is_over));
+        self.runtime.spawn(async move {
+            while !is_over.load(Ordering::Relaxed) {
+                connects.lock().unwrap().push((now(), store.stats().connects));
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+    }
+
+    /// Waits until decisions are made by the store, and says how long that took.
+    fn wait_for_store(&self) -> Duration {
+        let start = now();
+        while start.elapsed() < PATIENCE {
+            let answered = |sample: &Sample| sample.at >= start && !sample.is_degraded;
+            if let Some(sample) = self.samples.lock().unwrap().iter().rev().take(500).rev().find(|s| answered(s)) {
+                return sample.at - start;
+            }
+            pause(Duration::from_millis(1));
+        }
+        panic!("the store is not found again: {:?}, {:?}", self.store.trouble(), self.store.stats());
+    }
+
+    /// Waits until nearly all decisions are, which may take a while where others use the machine.
+    fn wait_until_steady(&self) {
+        let start = now();
+        while start.elapsed() < PATIENCE {
+            let samples = self.samples.lock().unwrap();
+            let last = samples.iter().rev().take(1_000);
+            if samples.len() > 1_000 && last.filter(|sample| sample.is_degraded).count() < 20 {
+                return;
+            }
+            drop(samples);
+            pause(Duration::from_millis(10));
+        }
+        panic!("this machine is too busy: {:?}, {:?}", self.store.trouble(), self.store.stats());
+    }
+
+    /// What happened since then.
+    fn report(&self, since: Instant) -> Report {
+        let took = |samples: &Mutex<Vec<Sample>>| {
+            let samples = samples.lock().unwrap();
+            let mut took: Vec<Duration> = samples.iter().filter(|s| s.at >= since).map(|s| s.took).collect();
+            took.sort_unstable();
+            took
+        };
+        let (decisions, lateness) = (took(&self.samples), took(&self.lateness));
+        let of_hundred = |percent: usize| decisions[(decisions.len() - 1) * percent / 100];
+        let degraded = self.samples.lock().unwrap().iter().filter(|s| s.at >= since && s.is_degraded).count();
+        Report {
+            decisions: decisions.len(),
+            degraded,
+            most_take: of_hundred(99),
+            longest: *decisions.last().unwrap(),
+            lateness: *lateness.last().unwrap(),
+            connects_per_second: self.connects_per_second(since),
+        }
+    }
+
+    /// The most in any second.
+    fn connects_per_second(&self, since: Instant) -> u64 {
+        let connects = self.connects.lock().unwrap();
+        let each = connects.iter().filter(|(at, _)| *at >= since);
+        let before = |at: Instant| connects.iter().rev().find(|(then, _)| *then + Duration::from_secs(1) <= at);
+        each.map(|(at, count)| count - before(*at).map_or(0, |(_, count)| *count)).max().unwrap_or(0)
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+struct Report {
+    decisions: usize,
+    degraded: usize,
+    /// 99 of 100.
+    most_take: Duration,
+    longest: Duration,
+    lateness: Duration,
+    connects_per_second: u64,
+}
+
+impl Report {
+    /// The machine itself is late at times, which says nothing about the store.
+    fn assert_nobody_waits(&self, story: &str) {
+        assert!(self.most_take <= USUAL_WAIT + self.lateness, "{story}: {self:?}");
+        assert!(self.longest <= LONGEST_WAIT + 2 * self.lateness, "{story}: {self:?}");
+        assert!(self.connects_per_second <= 10, "{story}: {self:?}");
+    }
+}
+
+/// Runs load through a fault and out of it again.
+fn ride(
+    server: &mut Server,
+    config: Config,
+    story: &str,
+    fault: impl FnOnce(&mut Server),
+    heal: impl FnOnce(&mut Server),
+) {
+    let story = &format!("{:?}: {story}", server.kind);
+    let load = Load::start(config);
+    load.wait_until_steady();
+    let (broken, before) = (now(), load.store.stats());
+    fault(server);
+    pause(Duration::from_millis(1_500));
+    let during = load.store.stats();
+    heal(server);
+    let recovery = load.wait_for_store();
+    let report = load.report(broken);
+    println!("{story}: back after {recovery:?}; {} waited; {report:?}", waited(&during, &before));
+    report.assert_nobody_waits(story);
+    assert!(report.degraded > report.decisions / 3, "{story}: {report:?}");
+    assert!(waited(&during, &before) <= 40, "{story}: {before:?} {during:?}");
+    assert!(recovery <= LONGEST_RECOVERY + report.lateness, "{story}: back after {recovery:?}");
+}
+
+/// How many asked a store that did not answer.
+fn waited(after: &Snapshot, before: &Snapshot) -> u64 {
+    after.late + after.failed - before.late - before.failed
+}
+
+fn config(server: &Server) -> Config {
+    Config::new(server.address.to_string())
+}
+
+#[test]
+fn n2_nobody_waits_for_a_store_that_was_killed() {
+    for kind in Kind::ALL {
+        let mut server = Server::start(kind, &[]);
+        let config = config(&server);
+        ride(&mut server, config, "killed", Server::kill, Server::restart);
+    }
+}
+
+#[test]
+fn n2_nobody_waits_for_a_store_that_hangs() {
+    for kind in Kind::ALL {
+        let mut server = Server::start(kind, &[]);
+        let config = config(&server);
+        ride(&mut server, config, "stopped", |server| server.signal("STOP"), |server| server.signal("CONT"));
+    }
+}
+
+#[test]
+fn n2_a_store_without_memory_is_not_asked() {
+    for kind in Kind::ALL {
+        let mut server = Server::start(kind, &[]);
+        let config = config(&server);
+        let set = |most: &'static str| {
+            move |server: &mut Server| drop(server.client().text(&["CONFIG", "SET", "maxmemory", most]))
+        };
+        ride(&mut server, config, "out of memory", set("1"), set("0"));
+    }
+}
+
+#[test]
+fn n2_a_store_that_became_a_replica_is_not_asked() {
+    for kind in Kind::ALL {
+        let mut server = Server::start(kind, &[]);
+        let config = config(&server);
+        // Of a primary that is not there.
+        let follow =
+            |to: [&'static str; 2]| move |server: &mut Server| drop(server.client().text(&["REPLICAOF", to[0], to[1]]));
+        ride(&mut server, config, "replica", follow(["127.0.0.1", "1"]), follow(["NO", "ONE"]));
+    }
+}
+
+#[test]
+fn n2_a_store_that_does_not_know_us_any_more_is_not_asked() {
+    let known = ["ACL", "SETUSER", "tollgate", "on", ">secret", "~*", "+@all"];
+    for kind in Kind::ALL {
+        let mut server = Server::start(kind, &[]);
+        server.client().text(&known);
+        let (user, password) = (Some("tollgate".to_owned()), Some("secret".to_owned()));
+        let config = Config { user, password, ..config(&server) };
+        let forget = |server: &mut Server| drop(server.client().text(&["ACL", "DELUSER", "tollgate"]));
+        ride(&mut server, config, "unknown user", forget, |server| drop(server.client().text(&known)));
+    }
+}
+
+#[test]
+fn n2_a_store_that_is_loading_is_not_asked() {
+    // Slow enough that it answers meanwhile, and that it takes a second.
+    let slowly = ["--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024"];
+    for kind in Kind::ALL {
+        let mut server = Server::start(kind, &slowly);
+        let mut client = server.client();
+        for number in 0..2_000 {
+            client.text(&["SET", &format!("other:{number}"), "x"]);
+        }
+        client.text(&["SAVE"]);
+        let config = config(&server);
+        let fault = |server: &mut Server| {
+            server.kill();
+            server.spawn_again();
+        };
+        let heal = |server: &mut Server| {
+            let mut client = server.client();
+            let mut seen = 0;
+            while format!("{:?}", client.ask(&["GET", "x"])).contains("LOADING") {
+                seen += 1;
+                pause(Duration::from_millis(1));
+            }
+            assert!(seen > 0, "it was loaded before anybody looked");
+        };
+        ride(&mut server, config, "loading", fault, heal);
+    }
+}
+
+#[test]
+fn n2_a_store_that_comes_and_goes_is_not_stormed() {
+    for kind in Kind::ALL {
+        let server = Server::start(kind, &[]);
+        let load = Load::start(config(&server));
+        load.wait_until_steady();
+        let start = now();
+        for _ in 0..8 {
+            server.signal("STOP");
+            pause(Duration::from_millis(200));
+            server.signal("CONT");
+            pause(Duration::from_millis(200));
+        }
+        let recovery = load.wait_for_store();
+        let report = load.report(start);
+        println!("{kind:?}: flapping; back after {recovery:?}; {report:?}");
+        report.assert_nobody_waits("flapping");
+        assert!(recovery <= LONGEST_RECOVERY + report.lateness, "back after {recovery:?}");
+    }
+}

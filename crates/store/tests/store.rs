@@ -1,0 +1,255 @@
+//! Deciding through a store: what it keeps, what it must be allowed, and what hammering it costs.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod common;
+
+use common::{Kind, PATIENCE, Server, now};
+use std::time::Duration;
+use tollgate::{Action, Clock, Engine, Reason, Request, RuleSet, Source, Time, Value, Verdict};
+use tollgate_store::{Config, Reply, Store, Trouble};
+
+fn engine(rules: &str) -> Engine {
+    let text = format!("namespace: n\nrules:\n{rules}");
+    Engine::new(
+        RuleSet::parse(&[Source::new("rules", text)]).unwrap_or_else(|mistakes| panic!("{mistakes}")),
+        Time::ZERO,
+    )
+}
+
+/// Patient, since a test that measures no time need not fail on a busy machine.
+fn config(server: &Server) -> Config {
+    Config {
+        budget: Duration::from_secs(5),
+        connect_timeout: Duration::from_secs(5),
+        ..Config::new(server.address.to_string())
+    }
+}
+
+async fn open(config: Config) -> Store {
+    let store = Store::open(config);
+    tokio::time::timeout(PATIENCE, store.connected()).await.unwrap_or_else(|_| panic!("{:?}", store.trouble()));
+    store
+}
+
+async fn check(store: &Store, engine: &Engine, op: &str, user: &str, now: Time) -> Verdict {
+    let attributes = [("op", Value::Text(op)), ("user", Value::Text(user))];
+    store.check(engine, &Request::new("n", &attributes), now).await
+}
+
+const RULES: &str = "
+  - { name: near, match: { op: mixed }, key: [user], limits: [10 per hour] }
+  - { name: far, match: { op: mixed }, key: [user], limits: [3 per hour, 100 per day using sliding-window], shared: store-exact }
+  - { name: watched, match: { op: mixed }, key: [user], limits: [1 per hour], shared: store-exact, over: shadow }
+  - { name: queued, match: { op: queued }, key: [user], limits: [2 per minute], shared: store-exact, over: queue up to 45s }
+  - { name: cheap, match: { op: either }, key: [user], limits: [1 per hour], shared: store-exact, quota_mode: true }
+  - { name: dear, match: { op: either }, key: [user], limits: [2 per hour], shared: store-exact, quota_mode: true }
+";
+
+#[tokio::test]
+async fn d9_hosts_with_wrong_clocks_count_together() {
+    for kind in Kind::ALL {
+        let server = Server::start(kind, &[]);
+        let hosts = [engine(RULES), engine(RULES)];
+        let stores = [open(config(&server)).await, open(config(&server)).await];
+        // A host that is a year ahead of the other.
+        let clocks = [Time::ZERO, Time::ZERO + Duration::from_secs(31_536_000)];
+        let mut verdicts = Vec::new();
+        for turn in 0..5 {
+            let host = turn % 2;
+            let verdict = check(&stores[host], &hosts[host], "mixed", "ann", clocks[host]).await;
+            assert!(verdict.checks().iter().all(|check| !check.is_degraded), "{verdict:?}");
+            verdicts.push((verdict.action(), verdict.rule().map(str::to_owned)));
+        }
+        let far = Some("far".to_owned());
+        let (allowed, refused) = ((Action::Allow, far.clone()), (Action::Refuse(429), far));
+        assert_eq!(verdicts, [&allowed, &allowed, &allowed, &refused, &refused].map(Clone::clone));
+        // What is limited on each host has got back what it had taken.
+        let attributes = [("op", Value::Text("mixed")), ("user", Value::Text("ann"))];
+        let left = |host: usize| {
+            hosts[host].peek(&Request::new("n", &attributes), clocks[host]).checks()[0].decision.remaining
+        };
+        assert_eq!([left(0), left(1)], [8, 9]);
+    }
+}
+
+#[tokio::test]
+async fn a_rule_that_queues_tells_how_long_to_wait() {
+    let server = Server::start(Kind::Redis, &[]);
+    let (store, engine) = (open(config(&server)).await, engine(RULES));
+    let mut waits = Vec::new();
+    for _ in 0..4 {
+        match check(&store, &engine, "queued", "ann", Time::ZERO).await.action() {
+            Action::Allow => waits.push(0),
+            Action::Wait(wait) => waits.push(wait.as_secs() + 1),
+            Action::Refuse(status) => waits.push(u64::from(status)),
+            Action::Drop => panic!("it queues"),
+        }
+    }
+    assert_eq!(waits, [0, 0, 30, 429]);
+}
+
+#[tokio::test]
+async fn in_quota_mode_a_request_is_paid_for_by_those_that_have_room() {
+    let server = Server::start(Kind::Redis, &[]);
+    let (store, engine) = (open(config(&server)).await, engine(RULES));
+    let mut actions = Vec::new();
+    for _ in 0..3 {
+        actions.push(check(&store, &engine, "either", "ann", Time::ZERO).await.action());
+    }
+    assert_eq!(actions, [Action::Allow, Action::Allow, Action::Refuse(429)]);
+}
+
+#[tokio::test]
+async fn d9_hammering_a_key_that_is_refused_costs_no_round_trip() {
+    let server = Server::start(Kind::Redis, &[]);
+    let (store, engine, clock) = (open(config(&server)).await, engine(RULES), Clock::system());
+    for _ in 0..3 {
+        assert!(check(&store, &engine, "mixed", "ann", clock.now()).await.is_allowed());
+    }
+    for _ in 0..1_000 {
+        let verdict = check(&store, &engine, "mixed", "ann", clock.now()).await;
+        assert_eq!((verdict.action(), verdict.rule()), (Action::Refuse(429), Some("far")));
+        assert_eq!((verdict.reason(), verdict.checks()[1].is_degraded), (Reason::OverLimit, false));
+        let wait = verdict.retry_after().unwrap();
+        assert!(wait > Duration::from_secs(1_100) && wait <= Duration::from_secs(1_200), "{wait:?}");
+    }
+    let stats = store.stats();
+    assert_eq!((stats.answered, stats.remembered), (4, 999), "{stats:?}");
+    // Somebody else is not refused.
+    assert!(check(&store, &engine, "mixed", "bob", clock.now()).await.is_allowed());
+}
+
+#[tokio::test]
+async fn d9_keys_are_small_expire_and_say_nothing_about_clients() {
+    const LIMITS: [(&str, usize); 12] = [
+        ("100 per second", 100),
+        ("3 per second burst 20", 100),
+        ("1000003 per hour", 100),
+        ("5 per minute using leaky-queue", 100),
+        ("5 per minute using smooth-bursty", 100),
+        ("1000000 per second using fixed-window", 100),
+        ("1000000 per hour using fixed-window", 100),
+        ("1000000 per month using calendar-window", 100),
+        ("100 per minute using cycles wait 1m", 100),
+        ("100 per minute using sliding-window", 128),
+        ("10 per minute using smooth-warming-up warm-up 10s", 160),
+        ("10 per minute using sliding-log", 200),
+    ];
+    for kind in Kind::ALL {
+        let server = Server::start(kind, &[]);
+        let (store, mut client) = (open(config(&server)).await, server.client());
+        for (limit, most) in LIMITS {
+            client.text(&["FLUSHALL"]);
+            let engine = engine(&format!("  - {{ name: a, key: [user], limits: [\"{limit}\"], shared: store-exact }}"));
+            let attributes = [("op", Value::Text("x")), ("user", Value::Text("{somebody} with\r\na name"))];
+            // Nearly all of it, so that the number is as long as it gets.
+            let cost = limit.split(' ').next().unwrap().parse::<u64>().unwrap() - 1;
+            let verdict = store.check(&engine, &Request::new("n", &attributes).with_cost(cost), Time::ZERO).await;
+            assert!(verdict.is_allowed(), "{limit}: {verdict:?}");
+            let Reply::Array(keys) = client.ask(&["KEYS", "*"]) else { panic!("{limit}") };
+            let [Reply::Text(key)] = keys.as_slice() else { panic!("{limit}: {keys:?}") };
+            let key = std::str::from_utf8(key).unwrap();
+            let hash = key.strip_prefix("tg:{").and_then(|rest| rest.strip_suffix('}')).unwrap();
+            assert!(hash.len() == 22 && hash.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)), "{key}");
+            let bytes: usize = client.text(&["MEMORY", "USAGE", key]).parse().unwrap();
+            assert!(bytes <= most, "{kind:?}: {limit}: {bytes} bytes");
+            let life: i64 = client.text(&["PTTL", key]).parse().unwrap();
+            let resets = i64::try_from(verdict.checks()[0].decision.reset_after.as_millis()).unwrap();
+            // Some of its life has passed already. What warms up is kept for a warm-up longer than it has to be.
+            let longer = if limit.contains("warm-up") { 12_000 } else { 2_000 + resets / 500 };
+            assert!(life > resets - 2_000 && life <= resets + longer, "{limit}: {life} for {resets}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn d9_a_user_of_the_access_list_needs_no_more_than_is_written() {
+    // As in the documentation of the crate.
+    let user = "on >secret ~tg:* +eval +evalsha +time +get +set +del +pexpire +zadd +zcard +zrange +zrangebyscore +zrem \
+                +zremrangebyscore";
+    let rules = "
+  - name: all
+    key: [user]
+    limits:
+      - 3 per hour
+      - 3 per second
+      - 3 per hour using fixed-window
+      - 3 per month using calendar-window
+      - 3 per hour using sliding-window
+      - 3 per hour using sliding-log counting-refused
+      - 10 per second using smooth-warming-up warm-up 10s wait 1h
+    shared: store-exact
+    on_failure: refuse
+";
+    for kind in Kind::ALL {
+        let server = Server::start(kind, &[]);
+        let mut client = server.client();
+        let mut words = vec!["ACL", "SETUSER", "tollgate"];
+        words.extend(user.split_whitespace());
+        client.text(&words);
+        client.text(&["ACL", "SETUSER", "default", "-@all", "+acl|setuser", "+ping"]);
+        let (name, password) = (Some("tollgate".to_owned()), Some("secret".to_owned()));
+        let store = open(Config { user: name.clone(), password, ..config(&server) }).await;
+        let engine = engine(rules);
+        for left in (0..3).rev() {
+            let verdict = check(&store, &engine, "x", "ann", Time::ZERO).await;
+            assert!(verdict.is_allowed() && verdict.checks()[0].decision.remaining == left, "{verdict:?}");
+        }
+        for _ in 0..30 {
+            assert_eq!(check(&store, &engine, "x", "ann", Time::ZERO).await.action(), Action::Refuse(429));
+        }
+        assert_eq!(store.stats().failed, 0);
+        // Another prefix is not allowed, and a wrong password not at all; either is said, and the password is not.
+        for (wrong, expected) in [
+            (Config { prefix: "other:".to_owned(), password: Some("secret".to_owned()), ..config(&server) }, "NOPERM"),
+            (Config { password: Some("guess".to_owned()), ..config(&server) }, "WRONGPASS"),
+            (Config { user: None, ..config(&server) }, "NOPERM"),
+        ] {
+            let wrong = if wrong.password.is_some() { Config { user: name.clone(), ..wrong } } else { wrong };
+            let store = Store::open(wrong);
+            let start = now();
+            while store.trouble().is_none() && start.elapsed() < PATIENCE {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            let trouble = store.trouble().unwrap();
+            assert!(matches!(&*trouble, Trouble::Refused(why) if why.contains(expected)), "{trouble}");
+            assert!(!format!("{store:?} {trouble:?}").contains("guess"));
+            assert_eq!(check(&store, &engine, "x", "bob", Time::ZERO).await.action(), Action::Refuse(503));
+        }
+    }
+}
+
+#[tokio::test]
+async fn n2_scripts_that_the_store_has_forgotten_are_sent_again_and_nobody_notices() {
+    let rules = "
+  - { name: a, match: { op: bucket }, key: [], limits: [1000 per hour], shared: store-exact, on_failure: refuse }
+  - { name: b, match: { op: window }, key: [], limits: [1000 per hour using fixed-window], shared: store-exact, on_failure: refuse }
+";
+    for kind in Kind::ALL {
+        let server = Server::start(kind, &[]);
+        // A second connection would try the scripts, too, when it is made.
+        let store = open(Config { connections: 1, ..config(&server) }).await;
+        let (engine, mut client) = (engine(rules), server.client());
+        for round in 1..=50 {
+            client.text(&["SCRIPT", "FLUSH"]);
+            for op in ["bucket", "window", "bucket", "window"] {
+                assert!(check(&store, &engine, op, "ann", Time::ZERO).await.is_allowed());
+            }
+            let stats = store.stats();
+            assert_eq!((stats.reloaded, stats.answered, stats.failed + stats.late), (2 * round, 4 * round, 0));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_limit_that_no_store_can_keep_is_handled_as_a_failure() {
+    let server = Server::start(Kind::Redis, &[]);
+    let store = open(config(&server)).await;
+    let engine = engine(
+        "  - { name: a, key: [], limits: [7 per 1001ns using fixed-window], shared: store-exact, on_failure: refuse }",
+    );
+    let verdict = check(&store, &engine, "x", "ann", Time::ZERO).await;
+    assert_eq!((verdict.action(), verdict.reason()), (Action::Refuse(503), Reason::Unavailable));
+    assert_eq!(store.stats().impossible, 1);
+}
