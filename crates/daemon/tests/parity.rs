@@ -1,10 +1,9 @@
 //! H2: whichever protocol somebody speaks, the same things happen, and the same is counted.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot be set up has failed")]
 
 mod common;
 #[path = "grpc/messages.rs"]
-#[allow(dead_code, reason = "not all messages are needed here")]
 mod messages;
 
 use common::{command, exchange};

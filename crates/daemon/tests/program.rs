@@ -218,17 +218,34 @@ fn a_unix_socket_is_opened_and_tidied_away() {
     assert!(!socket.exists());
 }
 
+/// The commands of the README's start, each with what it says they print, for a daemon on other ports.
+fn readme(program: &Program) -> Vec<(String, String)> {
+    let text = include_str!("../../../README.md");
+    let start = text.split("## Sixty seconds").nth(1).unwrap().split("```sh\n");
+    let blocks: Vec<&str> = start.skip(1).map(|block| block.split("```").next().unwrap()).collect();
+    assert_eq!(blocks.first(), Some(&"cargo run --release -- serve\n"), "what this program is");
+    let lines: Vec<&str> = blocks.get(1).unwrap().lines().collect();
+    let (pairs, []) = lines.as_chunks::<2>() else { panic!("a command and its answer each: {lines:?}") };
+    let moved = |line: &str| {
+        let line = line.replace("127.0.0.1:8080", &program.address("HTTP").to_string());
+        line.replace("-p 6380", &format!("-p {}", program.address("RESP").port()))
+    };
+    pairs.iter().map(|[command, answer]| (moved(command), answer.strip_prefix("# ").unwrap().to_owned())).collect()
+}
+
 #[test]
 fn what_the_readme_says_to_try_works_line_by_line() {
     let folder = Folder::new();
     let program = Program::start(folder.path(), &[]);
     assert!(folder.path().join("tollgate-rules.yaml").exists(), "examples to edit");
-    let line = program.said.iter().find(|line| line.contains("curl")).unwrap();
-    let output = Command::new("bash").args(["-c", line]).output().unwrap();
-    assert_eq!(text(&output), "200\n200\n200\n200\n200\n429\n");
-    let line = program.said.iter().find(|line| line.contains("redis-cli")).unwrap();
-    let output = Command::new("bash").args(["-c", line]).output().unwrap();
-    assert_eq!(text(&output), "0\n5\n4\n-1\n12\n");
+    for (command, answer) in readme(&program) {
+        let output = Command::new("bash").args(["-c", &command]).output().unwrap();
+        assert_eq!(text(&output).trim_end(), answer, "{command}");
+    }
+    for line in program.said.iter().filter(|line| line.contains("curl") || line.contains("redis-cli")) {
+        let output = Command::new("bash").args(["-c", line]).output().unwrap();
+        assert!(output.status.success() && !output.stdout.is_empty(), "{line}: {}", text(&output));
+    }
 
     let server = program.address("RESP").to_string();
     let tollgate =

@@ -83,22 +83,24 @@ fn run(kind: Kind, limit: &str, keys: usize, burst: f64, rate: f64) {
     );
     let admitted: Admitted = Arc::new((0..keys).map(|_| AtomicU64::new(0)).collect());
     let phases = Barrier::new(HOSTS as usize + 1);
-    let (start, middle, end) = thread::scope(|scope| {
+    let (start, lasted, end) = thread::scope(|scope| {
         for number in 0..HOSTS {
             let (server, rules, admitted, phases) = (&server, &rules, &admitted, &phases);
             scope.spawn(move || host(number, server, rules, admitted, phases));
         }
         let mut client = server.client();
-        phases.wait();
+        // Before the first of them asks, and after the last of them has stopped.
         let start = store_time(&mut client);
+        phases.wait();
+        let started = store_time(&mut client);
         phases.wait();
         let middle = store_time(&mut client);
         phases.wait();
         phases.wait();
-        (start, middle, store_time(&mut client))
+        (start, middle - started, store_time(&mut client))
     });
     let counts: Vec<f64> = admitted.iter().map(|count| count.load(Ordering::Relaxed) as f64).collect();
-    let (most, least) = (burst + rate * (end - start), burst + rate * (middle - start));
+    let (most, least) = (burst + rate * (end - start), burst + rate * lasted);
     let all: f64 = counts.iter().sum();
     println!(
         "{kind:?}: {limit}, {keys} keys: {all} let through of {:.0}, at least {:.4}",

@@ -30,7 +30,8 @@ struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     fn decode(message: &'a [u8]) -> Result<Asked<'a>, Fault> {
-        let mut asked = Asked { namespace: "", attributes: SmallVec::new(), cost: 1, expires: None, wants_headers: false };
+        let mut asked =
+            Asked { namespace: "", attributes: SmallVec::new(), cost: 1, expires: None, wants_headers: false };
         let mut reader = Reader::new(message);
         while let Some((number, field)) = reader.field()? {
             match number {

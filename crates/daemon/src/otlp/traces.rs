@@ -89,7 +89,8 @@ impl State {
         answer: impl FnOnce() -> Result<T, E>,
         fault: impl FnOnce(&E) -> &'static str,
     ) -> Result<T, E> {
-        let Some((tracer, trace)) = self.tracer().and_then(|tracer| Some((tracer, tracer.begin(parent, self.now())?))) else {
+        let Some((tracer, trace)) = self.tracer().and_then(|tracer| Some((tracer, tracer.begin(parent, self.now())?)))
+        else {
             return answer();
         };
         NOTES.set(Some(Vec::new()));
