@@ -1,10 +1,10 @@
 //! The daemon beside redis-server and throttlecrab-server: processor time per decision, in one run.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 use tollgate_bench::report::{Row, Section, all_reached, processor, progress};
+use tollgate_bench::server::daemon::{self, Addresses, Daemon, LIMIT, program};
 use tollgate_bench::server::grpc::Grpc;
 use tollgate_bench::server::http::Http;
 use tollgate_bench::server::load::{Measured, Shape, Talk, Until, run};
@@ -21,9 +21,6 @@ const ROUNDS: usize = 7;
 const CONNECTIONS: usize = 50;
 const ENVOY: Shape = Shape { connections: 4, pipeline: 64 };
 
-/// A burst that is never used up, and a rate so slow that every client stays known.
-const LIMIT: [&str; 3] = ["100000", "1", "60"];
-const RULES: &str = "namespace: bench\nrules: [{ name: users, key: [user], limits: [1 per minute burst 100001] }]\n";
 const SCRIPT: &str = include_str!("../server/gcra.lua");
 
 fn main() -> ExitCode {
@@ -46,26 +43,7 @@ struct Servers {
     redis: (Server, SocketAddr),
     crab: Server,
     crab_addresses: Addresses,
-    tollgate: Server,
-    tollgate_addresses: Addresses,
-    rules: PathBuf,
-}
-
-#[derive(Clone, Copy)]
-struct Addresses {
-    resp: SocketAddr,
-    http: SocketAddr,
-    grpc: SocketAddr,
-}
-
-impl Addresses {
-    fn free() -> Addresses {
-        Addresses { resp: free_address(), http: free_address(), grpc: free_address() }
-    }
-
-    fn all(&self) -> [SocketAddr; 3] {
-        [self.resp, self.http, self.grpc]
-    }
+    tollgate: Daemon,
 }
 
 impl Servers {
@@ -76,23 +54,8 @@ impl Servers {
         command.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
         let redis = (Server::start(&mut command, &[redis]), redis);
         let (crab, crab_addresses) = start_crab();
-        let rules = std::env::temp_dir().join(format!("tollgate-bench-{}.yaml", std::process::id()));
-        std::fs::write(&rules, RULES).expect("a temporary file");
-        let (tollgate, tollgate_addresses) = start_tollgate(&rules);
-        Servers { redis, crab, crab_addresses, tollgate, tollgate_addresses, rules }
+        Servers { redis, crab, crab_addresses, tollgate: Daemon::start() }
     }
-}
-
-impl Drop for Servers {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.rules);
-    }
-}
-
-/// The program that `bench/run` has found or built.
-fn program(variable: &str) -> Command {
-    let path = std::env::var_os(variable);
-    Command::new(path.unwrap_or_else(|| panic!("{variable} says where a program is; bench/run sets it")))
 }
 
 fn start_crab() -> (Server, Addresses) {
@@ -103,16 +66,6 @@ fn start_crab() -> (Server, Addresses) {
         command.args([format!("--{name}-port"), address.port().to_string()]);
     }
     (Server::start(command.args(["--log-level", "error"]), &addresses.all()), addresses)
-}
-
-fn start_tollgate(rules: &std::path::Path) -> (Server, Addresses) {
-    let addresses = Addresses::free();
-    let mut command = program("TOLLGATE");
-    command.arg("serve").arg("--rules").arg(rules);
-    for (name, address) in [("resp", addresses.resp), ("http", addresses.http), ("grpc", addresses.grpc)] {
-        command.args([format!("--{name}"), address.to_string()]);
-    }
-    (Server::start(&mut command, &addresses.all()), addresses)
 }
 
 /// One that is asked in one way.
@@ -160,7 +113,7 @@ fn throttle(servers: &Servers, speed: &mut Speed) -> Section {
     );
     let (redis, redis_address) = (&servers.redis.0, servers.redis.1);
     let limited = |words: &[&str]| Resp::new(&[words, &LIMIT].concat(), 6);
-    let tollgate = Contestant::new(&servers.tollgate, servers.tollgate_addresses.resp, limited(&["CL.THROTTLE", KEY]));
+    let tollgate = Contestant::new(&servers.tollgate.server, servers.tollgate.addresses.resp, daemon::resp());
     let ping = Contestant::new(redis, redis_address, Resp::new(&["PING"], 1));
     let hash = load_script(redis_address, SCRIPT);
     let script = Contestant::new(redis, redis_address, limited(&["EVALSHA", &hash, "1", KEY]));
@@ -196,19 +149,16 @@ fn meshes(servers: &Servers, speed: &mut Speed) -> Section {
          request at a time on each connection; gRPC is Envoy's `ShouldRateLimit` with one descriptor.",
         &["tollgate", "throttlecrab", "ratio"],
     );
-    let (tollgate, crab) = (servers.tollgate_addresses, servers.crab_addresses);
+    let (tollgate, crab) = (servers.tollgate.addresses, servers.crab_addresses);
+    let server = &servers.tollgate.server;
     let [burst, count, period] = LIMIT;
-    let our_http = Http::new("/v1/check", r#"{"namespace":"bench","attributes":{"user":""#, r#""}}"#);
     let limit = format!(r#"","max_burst":{burst},"count_per_period":{count},"period":{period},"quantity":1}}"#);
     let their_http = Http::new("/throttle", r#"{"key":""#, &limit);
-    let http = (
-        Contestant::new(&servers.tollgate, tollgate.http, our_http),
-        Contestant::new(&servers.crab, crab.http, their_http),
-    );
-    let envoy = Grpc::new("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", descriptor(), Vec::new());
+    let http =
+        (Contestant::new(server, tollgate.http, daemon::http()), Contestant::new(&servers.crab, crab.http, their_http));
     let throttle = Grpc::new("/throttlecrab.RateLimiter/Throttle", vec![0x0a, 20], throttle_fields());
     let grpc =
-        (Contestant::new(&servers.tollgate, tollgate.grpc, envoy), Contestant::new(&servers.crab, crab.grpc, throttle));
+        (Contestant::new(server, tollgate.grpc, daemon::envoy()), Contestant::new(&servers.crab, crab.grpc, throttle));
     progress(&format!("tollgate gets to know {CLIENTS} clients of a rule"));
     http.0.fill();
     let plain = Shape { connections: CONNECTIONS, pipeline: 1 };
@@ -229,13 +179,6 @@ fn meshes(servers: &Servers, speed: &mut Speed) -> Section {
         speed.push(&format!("throttlecrab, {work}"), theirs, false);
     }
     section
-}
-
-/// `domain: bench`, one descriptor of one entry `user`, and the beginning of its value.
-fn descriptor() -> Vec<u8> {
-    let entry = [&[0x0a, 4][..], b"user", &[0x12, 20]].concat();
-    let length = entry.len() as u8 + 20;
-    [&[0x0a, 5][..], b"bench", &[0x12, length + 2, 0x0a, length], &entry].concat()
 }
 
 /// A burst of 100,000, one per sixty seconds, one at a time.

@@ -36,6 +36,13 @@ impl Server {
         }
     }
 
+    /// Bytes of memory in use.
+    pub fn memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) * 1024
+    }
+
     /// Processor time of each of its threads so far, in nanoseconds.
     pub fn processor_time(&self) -> Vec<(String, u64)> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id()));

@@ -47,7 +47,7 @@ pub struct BucketTerms {
     pub price: u64,
     /// Units that may be missing; `None` where the request never fits.
     pub room: Option<u64>,
-    /// Nanoseconds that the request may be held back.
+    /// How long the request may be held back: microseconds where the clock shows those, otherwise nanoseconds.
     pub wait: u64,
     /// Units from empty to full.
     pub fill: u64,
@@ -58,8 +58,8 @@ pub struct BucketTerms {
 /// A clock on which every token takes a whole number of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitClock {
-    /// It shows nanoseconds.
-    Nanos,
+    /// It shows microseconds.
+    Micros,
     /// It shows `(nanoseconds << shift & (2^63 - 1)) * factor >> 63`.
     Scaled {
         /// Zero, or ten where nanoseconds are too long.
@@ -241,12 +241,21 @@ fn decide<A: Algorithm>(limit: &A, state: impl Fn() -> A::State, asked: Asked, n
 }
 
 fn bucket(pace: &Pace, price: u64, room: Option<u64>, wait: Duration) -> BucketTerms {
-    let clock = match pace.scale() {
-        None => UnitClock::Nanos,
-        Some((shift, factor)) => UnitClock::Scaled { shift, factor },
-    };
     let Pace { fill, jumped, .. } = *pace;
-    BucketTerms { clock, price, room, wait: nanos(wait), fill, jumped }
+    let wait = nanos(wait);
+    if is_in_micros(pace) {
+        // Moments are whole microseconds, and so is what may be missing.
+        let [price, wait, fill, jumped] = [price, wait, fill, jumped].map(|nanos| nanos / 1_000);
+        let room = room.map(|room| room / 1_000);
+        return BucketTerms { clock: UnitClock::Micros, price, room, wait, fill, jumped };
+    }
+    let (shift, factor) = pace.scale();
+    BucketTerms { clock: UnitClock::Scaled { shift, factor }, price, room, wait, fill, jumped }
+}
+
+/// Whether every token takes whole microseconds.
+fn is_in_micros(pace: &Pace) -> bool {
+    pace.is_in_nanos() && pace.token.is_multiple_of(1_000)
 }
 
 fn token_bucket(limit: &TokenBucket, cost: u64, wait: Duration) -> BucketTerms {
@@ -260,7 +269,7 @@ fn leaky_queue(limit: &LeakyQueue, cost: u64, wait: Duration) -> BucketTerms {
     let terms = token_bucket(&TokenBucket { quota: limit.quota }, cost, Duration::ZERO);
     match terms.room {
         Some(_) if wait < BucketRule::patience(limit, cost, None) => {
-            BucketTerms { room: Some(0), wait: nanos(wait), ..terms }
+            bucket(limit.quota.pace(), cost.saturating_mul(limit.quota.pace().token), Some(0), wait)
         }
         _ => terms,
     }
@@ -321,6 +330,7 @@ fn micros(nanos: u64) -> Option<u64> {
 
 fn bucket_word(pace: Pace, kept: Kept) -> u64 {
     match kept {
+        Kept::Bucket(full_at) if is_in_micros(&pace) => full_at.saturating_mul(1_000),
         Kept::Bucket(full_at) => pace.ticks().word(pace.store(full_at)),
         _ => 0,
     }

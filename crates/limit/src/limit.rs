@@ -154,7 +154,16 @@ impl Limit {
 
     /// The longest that a request of this cost can be held back: as the limit itself has it, or by a caller who would
     /// wait for so long.
+    #[inline]
     pub fn patience(&self, cost: u64, asked: Option<Duration>) -> Duration {
+        match (&self.0, asked) {
+            // By far the commonest limit has none of its own.
+            (Shape::Plain(_), None) => Duration::ZERO,
+            _ => self.patience_of_any(cost, asked),
+        }
+    }
+
+    fn patience_of_any(&self, cost: u64, asked: Option<Duration>) -> Duration {
         on_each!(&self.0, algorithm => algorithm.patience(cost, asked))
     }
 

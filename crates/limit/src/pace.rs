@@ -148,10 +148,9 @@ impl Pace {
     }
 
     /// By how much nanoseconds are shifted to be ticks, and units per tick as a fixed-point number with 63 binary
-    /// places; `None` where units are nanoseconds.
-    pub(crate) fn scale(&self) -> Option<(u32, u64)> {
-        let factor = self.ratio.map_or(1 << 63, |ratio| ratio.units_per_tick);
-        (!self.is_in_nanos()).then_some((self.ticks.shift, factor))
+    /// places.
+    pub(crate) fn scale(&self) -> (u32, u64) {
+        (self.ticks.shift, self.ratio.map_or(1 << 63, |ratio| ratio.units_per_tick))
     }
 
     /// Whether units and ticks are nanoseconds.

@@ -11,6 +11,9 @@ use tollgate_limit::kept::{
 };
 use tollgate_limit::{Decision, Limit, Time};
 
+/// No bucket holds so many microseconds.
+const NEVER: u64 = 1 << 52;
+
 /// The first part of a pair counts these.
 const BILLION: u64 = 1_000_000_000;
 
@@ -194,7 +197,7 @@ impl Arguments {
         });
         match terms {
             Terms::Bucket(terms) => match terms.clock {
-                UnitClock::Nanos => self.bucket(terms),
+                UnitClock::Micros => self.bucket(terms),
                 UnitClock::Scaled { shift, factor } => self.paced(terms, shift, factor),
             },
             Terms::Window(terms) => self.window(terms),
@@ -206,7 +209,7 @@ impl Arguments {
         }
     }
 
-    fn word(&mut self, word: impl ToString) -> &mut Self {
+    fn word(&mut self, word: impl fmt::Display) -> &mut Self {
         self.words.push(word.to_string());
         self
     }
@@ -222,14 +225,10 @@ impl Arguments {
 
     fn bucket(&mut self, terms: &BucketTerms) {
         match terms.room {
-            Some(room) => self.pair(room.saturating_add(terms.wait)),
-            None => self.below_zero(),
+            Some(room) => self.word(room.saturating_add(terms.wait)),
+            None => self.word(-1),
         };
-        self.pour(terms);
-    }
-
-    fn pour(&mut self, terms: &BucketTerms) {
-        self.pair(terms.price).pair(terms.fill).word(terms.jumped / BILLION + 1);
+        self.word(terms.price.min(NEVER)).word(terms.fill);
     }
 
     fn paced(&mut self, terms: &BucketTerms, shift: u32, factor: u64) {
@@ -242,7 +241,7 @@ impl Arguments {
             Some(room) => self.pair(terms.wait).pair(room),
             None => self.pair(0).below_zero(),
         };
-        self.pour(terms);
+        self.pair(terms.price).pair(terms.fill).word(terms.jumped / BILLION + 1);
     }
 
     fn window(&mut self, terms: &WindowTerms) {
@@ -275,7 +274,7 @@ impl Arguments {
 
 fn kind(terms: &Terms) -> &'static str {
     match terms {
-        Terms::Bucket(BucketTerms { clock: UnitClock::Nanos, .. }) => "b",
+        Terms::Bucket(BucketTerms { clock: UnitClock::Micros, .. }) => "b",
         Terms::Bucket(_) => "p",
         Terms::Window(WindowTerms { frame: WindowFrame::Every { .. }, .. }) => "w",
         Terms::Window(_) => "m",

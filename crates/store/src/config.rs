@@ -12,8 +12,8 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Host and port.
-    pub address: String,
+    /// Where the server is, or who knows.
+    pub address: Address,
     /// The user that the store's access list knows us by; `default` if there is only a password.
     pub user: Option<String>,
     /// The user's password, where the store asks for one. It is never printed.
@@ -37,7 +37,7 @@ pub struct Config {
 
 impl Config {
     /// A store at this host and port, and everything else as usual.
-    pub fn new(address: impl Into<String>) -> Config {
+    pub fn new(address: impl Into<Address>) -> Config {
         Config {
             address: address.into(),
             user: None,
@@ -49,6 +49,40 @@ impl Config {
             most_waiting: 20,
             remembered: 4_096,
         }
+    }
+}
+
+/// Where a server is.
+///
+/// ```
+/// use tollgate_store::{Address, Config};
+///
+/// let sentinels = vec!["sentinel-1:26379".to_owned(), "sentinel-2:26379".to_owned()];
+/// let config = Config::new(Address::Sentinels { sentinels, name: "limits".to_owned() });
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// At this host and port.
+    Server(String),
+    /// Where the first of these that answers says. They are asked again before every new connection, so that a primary
+    /// that takes over is found as soon as it is known.
+    Sentinels {
+        /// Hosts and ports.
+        sentinels: Vec<String>,
+        /// What they call the primary.
+        name: String,
+    },
+}
+
+impl From<&str> for Address {
+    fn from(address: &str) -> Address {
+        Address::Server(address.to_owned())
+    }
+}
+
+impl From<String> for Address {
+    fn from(address: String) -> Address {
+        Address::Server(address)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Keeps connections: makes them, tries whether the store does what it is for, and makes new ones in place of the lost.
 
 use crate::call::{Ask, Call, Says};
-use crate::config::Config;
+use crate::config::{Address, Config};
 use crate::connection::Connection;
 use crate::key::Fingerprint;
 use crate::resp::{Command, Reply, take_reply};
@@ -75,9 +75,44 @@ fn jittered(pause: Duration) -> Duration {
     pause + pause * u32::try_from(random).unwrap_or(0) / 3_072
 }
 
+/// Where the server is now.
+async fn find(config: &Config) -> Result<String, Trouble> {
+    let (sentinels, name) = match &config.address {
+        Address::Server(address) => return Ok(address.clone()),
+        Address::Sentinels { sentinels, name } => (sentinels, name),
+    };
+    let longest = config.connect_timeout / u32::try_from(sentinels.len() + 1).unwrap_or(u32::MAX);
+    let mut trouble = Trouble::Unreachable("there are no sentinels to ask".to_owned());
+    for sentinel in sentinels {
+        match timeout(longest, ask_sentinel(sentinel, name)).await {
+            Ok(Ok(address)) => return Ok(address),
+            Ok(Err(other)) => trouble = other,
+            Err(_) => trouble = Trouble::Slow(longest),
+        }
+    }
+    Err(trouble)
+}
+
+async fn ask_sentinel(sentinel: &str, name: &str) -> Result<String, Trouble> {
+    let mut stream = TcpStream::connect(sentinel).await.map_err(unreachable)?;
+    let mut command = Vec::new();
+    Command::new(&mut command, 3).word("SENTINEL").word("GET-MASTER-ADDR-BY-NAME").word(name);
+    match exchange(&mut stream, &command).await? {
+        Reply::Array(parts) => match parts.as_slice() {
+            [Reply::Text(host), Reply::Text(port)] => {
+                Ok(format!("{}:{}", String::from_utf8_lossy(host), String::from_utf8_lossy(port)))
+            }
+            _ => Err(Trouble::Refused("a sentinel does not say where the primary is".to_owned())),
+        },
+        Reply::Null => Err(Trouble::Refused(format!("a sentinel knows no primary \"{name}\""))),
+        other => Err(Trouble::Refused(said(other))),
+    }
+}
+
 /// A stream on which we are known and on which every script was run within the budget.
 async fn connect(config: &Config) -> Result<TcpStream, Trouble> {
-    let mut stream = TcpStream::connect(&config.address).await.map_err(unreachable)?;
+    let address = find(config).await?;
+    let mut stream = TcpStream::connect(&address).await.map_err(unreachable)?;
     stream.set_nodelay(true).map_err(unreachable)?;
     introduce(&mut stream, config).await?;
     for call in trials() {
@@ -150,7 +185,6 @@ async fn exchange(stream: &mut TcpStream, command: &[u8]) -> Result<Reply, Troub
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "errors are mapped by value")]
 fn unreachable(error: impl fmt::Display) -> Trouble {
     Trouble::Unreachable(error.to_string())
 }

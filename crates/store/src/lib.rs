@@ -35,14 +35,13 @@
 //!
 //! # What the store has to allow
 //!
-//! `ACL SETUSER tollgate on >secret ~tg:* +eval +evalsha +time +get +set +del +pexpire +zadd +zcard +zrange
+//! `ACL SETUSER tollgate on >secret ~tg:* +eval +evalsha +time +mget +set +del +pexpire +zadd +zcard +zrange
 //! +zrangebyscore +zrem +zremrangebyscore` is enough. Redis from 6.0 and every Valkey will do. A store that evicts keys forgets
 //! what was spent; `maxmemory-policy noeviction` refuses instead, and the rules then do what they say for failures.
 //!
 //! # What this crate does not contain
 //!
-//! Arithmetic of algorithms, rules, a clock. Nor, so far: TLS, clusters and Sentinel, and giving back what was taken in
-//! the store.
+//! Arithmetic of algorithms, rules, a clock. Nor, so far: clusters, and giving back what was taken in the store.
 
 mod call;
 mod config;
@@ -56,7 +55,7 @@ mod stats;
 mod store;
 
 pub use call::{Ask, Call, Says, Unreadable};
-pub use config::Config;
+pub use config::{Address, Config};
 pub use keeper::Trouble;
 pub use key::Fingerprint;
 pub use resp::{Malformed, Reply};

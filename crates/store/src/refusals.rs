@@ -111,7 +111,7 @@ mod tests {
         // A clock that went back knows nothing.
         assert!(refusals.find(&[ask(1)], Time::ZERO).is_none());
         let other = Ask { key: Fingerprint::new(1, b"b"), ..ask(1) };
-        assert!(refusals.find(&[other.clone()], at(1)).is_none());
+        assert!(refusals.find(std::slice::from_ref(&other), at(1)).is_none());
         assert_eq!(refusals.find(&[other, ask(1)], at(1)).unwrap().0, 1);
     }
 

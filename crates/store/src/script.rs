@@ -11,7 +11,7 @@ pub struct Script {
     digest: String,
 }
 
-/// Decides by buckets in nanoseconds alone, which nearly all limits are. It is [`LIMITS`] without the rest, since a script
+/// Decides by buckets in microseconds alone, which nearly all limits are. It is [`LIMITS`] without the rest, since a script
 /// is run from its first line on every time.
 pub static BUCKETS: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(

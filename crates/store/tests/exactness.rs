@@ -10,7 +10,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 use tollgate::{Clock, Engine, Request, RuleSet, Source, Time, Value};
-use tollgate_store::{Config, Store};
+use tollgate_store::{Config, Reply, Store};
 
 const HOSTS: u64 = 8;
 const LASTS: Duration = Duration::from_secs(4);
@@ -62,18 +62,18 @@ async fn ask(store: &Store, engine: &Engine, admitted: &Admitted, key: usize, at
     let verdict = store.check(engine, &Request::new("n", &attributes), at).await;
     assert!(verdict.checks().iter().all(|check| !check.is_degraded), "{:?}", store.stats());
     if verdict.is_allowed() {
-        admitted[key].fetch_add(1, Ordering::Relaxed);
+        admitted.get(key).unwrap().fetch_add(1, Ordering::Relaxed);
     }
     verdict.is_allowed()
 }
 
 fn store_time(client: &mut Client) -> f64 {
-    let tollgate_store::Reply::Array(parts) = client.ask(&["TIME"]) else { panic!("no time") };
-    let number = |part: &tollgate_store::Reply| match part {
-        tollgate_store::Reply::Text(text) => std::str::from_utf8(text).unwrap().parse::<f64>().unwrap(),
+    let Reply::Array(parts) = client.ask(&["TIME"]) else { panic!("no time") };
+    let number = |part: &Reply| match part {
+        Reply::Text(text) => std::str::from_utf8(text).unwrap().parse::<f64>().unwrap(),
         other => panic!("{other:?}"),
     };
-    number(&parts[0]) + number(&parts[1]) / 1e6
+    parts.iter().map(number).zip([1.0, 1e-6]).map(|(number, unit)| number * unit).sum()
 }
 
 fn run(kind: Kind, limit: &str, keys: usize, burst: f64, rate: f64) {
@@ -113,7 +113,7 @@ fn run(kind: Kind, limit: &str, keys: usize, burst: f64, rate: f64) {
 }
 
 #[test]
-fn n4_eight_hosts_let_through_exactly_the_limit_of_one_key() {
+fn n2_eight_hosts_let_through_exactly_the_limit_of_one_key() {
     for kind in Kind::ALL {
         run(kind, "300 per second burst 500", 1, 500.0, 300.0);
         run(kind, "7000 per minute burst 500", 1, 500.0, 7_000.0 / 60.0);
@@ -121,7 +121,7 @@ fn n4_eight_hosts_let_through_exactly_the_limit_of_one_key() {
 }
 
 #[test]
-fn n4_eight_hosts_let_through_exactly_the_limits_of_a_thousand_keys() {
+fn n2_eight_hosts_let_through_exactly_the_limits_of_a_thousand_keys() {
     for kind in Kind::ALL {
         run(kind, "2 per second burst 10", 1_000, 10.0, 2.0);
     }

@@ -6,15 +6,20 @@
 mod common;
 
 use common::{Kind, PATIENCE, Server, now, pause};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
 use tollgate::{Clock, Engine, Request, RuleSet, Source, Value};
 use tollgate_store::{Config, Snapshot, Store};
 
-/// Decisions a second.
-const RATE: u64 = 5_000;
+/// Decisions a millisecond.
+const RATE: u64 = 5;
 
 /// The promise, and what is allowed where others use the machine, too.
 const LONGEST_WAIT: Duration = Duration::from_millis(10);
@@ -44,10 +49,15 @@ struct Load {
     lateness: Arc<Mutex<Vec<Sample>>>,
     connects: Arc<Mutex<Vec<(Instant, u64)>>>,
     is_over: Arc<AtomicBool>,
+    /// Two of these at once would measure each other.
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl Load {
-    fn start(config: Config) -> Load {
+    /// So many a millisecond.
+    fn start(config: Config, rate: u64) -> Load {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let store = runtime.block_on(async { Store::open(config) });
         let load = Load {
@@ -57,8 +67,9 @@ impl Load {
             lateness: Arc::default(),
             connects: Arc::default(),
             is_over: Arc::default(),
+            _alone: alone,
         };
-        load.spawn_decisions();
+        load.spawn_decisions(rate);
         for _ in 0..4 {
             load.spawn_control();
         }
@@ -66,7 +77,7 @@ impl Load {
         load
     }
 
-    fn spawn_decisions(&self) {
+    fn spawn_decisions(&self, rate: u64) {
         let rules = RuleSet::parse(&[Source::new("rules", RULES)]).unwrap();
         let clock = Clock::system();
         let engine = Arc::new(Engine::new(rules, clock.now()));
@@ -79,7 +90,7 @@ impl Load {
                 if is_over.load(Ordering::Relaxed) {
                     return;
                 }
-                for part in 0..RATE / 1_000 {
+                for part in 0..rate {
                     let (store, engine, clock) = (store.clone(), Arc::clone(&engine), clock.clone());
                     let samples = Arc::clone(&samples);
                     tokio::spawn(async move {
@@ -154,7 +165,7 @@ impl Load {
             took
         };
         let (decisions, lateness) = (took(&self.samples), took(&self.lateness));
-        let of_hundred = |percent: usize| decisions[(decisions.len() - 1) * percent / 100];
+        let of_hundred = |percent: usize| *decisions.get((decisions.len() - 1) * percent / 100).unwrap();
         let degraded = self.samples.lock().unwrap().iter().filter(|s| s.at >= since && s.is_degraded).count();
         Report {
             decisions: decisions.len(),
@@ -204,13 +215,13 @@ impl Report {
 /// Runs load through a fault and out of it again.
 fn ride(
     server: &mut Server,
-    config: Config,
+    (config, rate): (Config, u64),
     story: &str,
     fault: impl FnOnce(&mut Server),
     heal: impl FnOnce(&mut Server),
 ) {
     let story = &format!("{:?}: {story}", server.kind);
-    let load = Load::start(config);
+    let load = Load::start(config, rate);
     load.wait_until_steady();
     let (broken, before) = (now(), load.store.stats());
     fault(server);
@@ -236,49 +247,49 @@ fn config(server: &Server) -> Config {
 }
 
 #[test]
-fn n2_nobody_waits_for_a_store_that_was_killed() {
+fn n4_nobody_waits_for_a_store_that_was_killed() {
     for kind in Kind::ALL {
         let mut server = Server::start(kind, &[]);
         let config = config(&server);
-        ride(&mut server, config, "killed", Server::kill, Server::restart);
+        ride(&mut server, (config, RATE), "killed", Server::kill, Server::restart);
     }
 }
 
 #[test]
-fn n2_nobody_waits_for_a_store_that_hangs() {
+fn n4_nobody_waits_for_a_store_that_hangs() {
     for kind in Kind::ALL {
         let mut server = Server::start(kind, &[]);
         let config = config(&server);
-        ride(&mut server, config, "stopped", |server| server.signal("STOP"), |server| server.signal("CONT"));
+        ride(&mut server, (config, RATE), "stopped", |server| server.signal("STOP"), |server| server.signal("CONT"));
     }
 }
 
 #[test]
-fn n2_a_store_without_memory_is_not_asked() {
+fn n4_a_store_without_memory_is_not_asked() {
     for kind in Kind::ALL {
         let mut server = Server::start(kind, &[]);
         let config = config(&server);
         let set = |most: &'static str| {
             move |server: &mut Server| drop(server.client().text(&["CONFIG", "SET", "maxmemory", most]))
         };
-        ride(&mut server, config, "out of memory", set("1"), set("0"));
+        ride(&mut server, (config, RATE), "out of memory", set("1"), set("0"));
     }
 }
 
 #[test]
-fn n2_a_store_that_became_a_replica_is_not_asked() {
+fn n4_a_store_that_became_a_replica_is_not_asked() {
     for kind in Kind::ALL {
         let mut server = Server::start(kind, &[]);
         let config = config(&server);
         // Of a primary that is not there.
         let follow =
             |to: [&'static str; 2]| move |server: &mut Server| drop(server.client().text(&["REPLICAOF", to[0], to[1]]));
-        ride(&mut server, config, "replica", follow(["127.0.0.1", "1"]), follow(["NO", "ONE"]));
+        ride(&mut server, (config, RATE), "replica", follow(["127.0.0.1", "1"]), follow(["NO", "ONE"]));
     }
 }
 
 #[test]
-fn n2_a_store_that_does_not_know_us_any_more_is_not_asked() {
+fn n4_a_store_that_does_not_know_us_any_more_is_not_asked() {
     let known = ["ACL", "SETUSER", "tollgate", "on", ">secret", "~*", "+@all"];
     for kind in Kind::ALL {
         let mut server = Server::start(kind, &[]);
@@ -286,12 +297,12 @@ fn n2_a_store_that_does_not_know_us_any_more_is_not_asked() {
         let (user, password) = (Some("tollgate".to_owned()), Some("secret".to_owned()));
         let config = Config { user, password, ..config(&server) };
         let forget = |server: &mut Server| drop(server.client().text(&["ACL", "DELUSER", "tollgate"]));
-        ride(&mut server, config, "unknown user", forget, |server| drop(server.client().text(&known)));
+        ride(&mut server, (config, RATE), "unknown user", forget, |server| drop(server.client().text(&known)));
     }
 }
 
 #[test]
-fn n2_a_store_that_is_loading_is_not_asked() {
+fn n4_a_store_that_is_loading_is_not_asked() {
     // Slow enough that it answers meanwhile, and that it takes a second.
     let slowly = ["--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024"];
     for kind in Kind::ALL {
@@ -315,15 +326,15 @@ fn n2_a_store_that_is_loading_is_not_asked() {
             }
             assert!(seen > 0, "it was loaded before anybody looked");
         };
-        ride(&mut server, config, "loading", fault, heal);
+        ride(&mut server, (config, RATE), "loading", fault, heal);
     }
 }
 
 #[test]
-fn n2_a_store_that_comes_and_goes_is_not_stormed() {
+fn n4_a_store_that_comes_and_goes_is_not_stormed() {
     for kind in Kind::ALL {
         let server = Server::start(kind, &[]);
-        let load = Load::start(config(&server));
+        let load = Load::start(config(&server), RATE);
         load.wait_until_steady();
         let start = now();
         for _ in 0..8 {
@@ -337,5 +348,76 @@ fn n2_a_store_that_comes_and_goes_is_not_stormed() {
         println!("{kind:?}: flapping; back after {recovery:?}; {report:?}");
         report.assert_nobody_waits("flapping");
         assert!(recovery <= LONGEST_RECOVERY + report.lateness, "back after {recovery:?}");
+    }
+}
+
+/// Stands between us and a server, and hands on what it says as late as it is told to.
+struct Slowness {
+    address: SocketAddr,
+    millis: Arc<AtomicU64>,
+    _runtime: Runtime,
+}
+
+impl Slowness {
+    fn start(server: SocketAddr) -> Slowness {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let (address, millis) = (listener.local_addr().unwrap(), Arc::new(AtomicU64::new(0)));
+        let delay = Arc::clone(&millis);
+        runtime.spawn(async move {
+            while let Ok((near, _)) = listener.accept().await {
+                let far = TcpStream::connect(server).await.unwrap();
+                near.set_nodelay(true).unwrap();
+                far.set_nodelay(true).unwrap();
+                let ((near_reader, near_writer), (far_reader, far_writer)) = (near.into_split(), far.into_split());
+                tokio::spawn(hand_on(near_reader, far_writer, Arc::default()));
+                tokio::spawn(hand_on(far_reader, near_writer, Arc::clone(&delay)));
+            }
+        });
+        Slowness { address, millis, _runtime: runtime }
+    }
+
+    fn set(&self, millis: u64) {
+        self.millis.store(millis, Ordering::Relaxed);
+    }
+}
+
+async fn hand_on(mut reader: OwnedReadHalf, mut writer: OwnedWriteHalf, delay: Arc<AtomicU64>) {
+    let (late, mut due) = mpsc::unbounded_channel::<(tokio::time::Instant, Vec<u8>)>();
+    tokio::spawn(async move {
+        while let Some((at, bytes)) = due.recv().await {
+            // Also a timer that is due takes a millisecond.
+            if at > tokio::time::Instant::now() {
+                tokio::time::sleep_until(at).await;
+            }
+            if writer.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+    });
+    let mut bytes = vec![0; 65_536];
+    while let Ok(count @ 1..) = reader.read(&mut bytes).await {
+        let at = tokio::time::Instant::now() + Duration::from_millis(delay.load(Ordering::Relaxed));
+        if late.send((at, bytes.iter().take(count).copied().collect())).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn n4_nobody_waits_for_a_store_that_is_slow() {
+    for kind in Kind::ALL {
+        let mut server = Server::start(kind, &[]);
+        let slowness = Slowness::start(server.address);
+        for millis in [10, 50, 200] {
+            let config = Config::new(slowness.address.to_string());
+            let story = format!("slow by {millis} ms");
+            ride(&mut server, (config, 1), &story, |_| slowness.set(millis), |_| slowness.set(0));
+        }
+        // Within the budget it is asked, late as it is.
+        slowness.set(1);
+        let patient = Config { budget: Duration::from_millis(50), ..Config::new(slowness.address.to_string()) };
+        let load = Load::start(patient, 1);
+        load.wait_until_steady();
     }
 }

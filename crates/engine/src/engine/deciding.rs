@@ -128,25 +128,23 @@ impl Plan {
         if self.is_settled() {
             return;
         }
-        // A single limit need not be looked at first.
-        if self.checks.len() > 1 {
-            self.look(table, now);
-            if self.is_refused() {
-                return self.count_refusals(table, now);
-            }
-            // Who waits for one limit may leave, and then gets back what the others took.
-            if self.checks.iter().any(|check| !check.decision.wait().is_zero()) {
-                return self.take_each(table, Taking::Book, now);
-            }
+        // A single limit need not be looked at first, and there is no other one to give anything back to.
+        if self.checks.len() == 1 {
+            return self.take_one(0, table, taking, now);
         }
-        self.take_each(table, taking, now);
+        self.look(table, now);
+        if self.is_refused() {
+            return self.count_refusals(table, now);
+        }
+        // Who waits for one limit may leave, and then gets back what the others took.
+        let waits = self.checks.iter().any(|check| !check.decision.wait().is_zero());
+        self.take_each(table, if waits { Taking::Book } else { taking }, now);
     }
 
     /// Takes what was found to be there. Gives it all back if something is there no longer.
     fn take_each(&mut self, table: &Table, taking: Taking, now: Time) {
-        let single = self.checks.len() == 1;
         for index in 0..self.checks.len() {
-            let is_there = single || self.checks.get(index).is_some_and(|check| check.decision.is_allowed());
+            let is_there = self.checks.get(index).is_some_and(|check| check.decision.is_allowed());
             if is_there {
                 self.take_one(index, table, taking, now);
             }
@@ -389,12 +387,15 @@ fn answer_unasked(check: &mut Checked, rules: &Rules, amount: &Limit) -> bool {
     false
 }
 
-/// Takes over what was spent of the limits that this one has replaced.
-#[inline]
+/// Takes over what was spent of the limits that this one has replaced. Mostly there are none.
+#[inline(always)]
 fn carry_over(limit: &CompiledLimit, amount: &Limit, client: u64, table: &Table, now: Time) {
-    if limit.predecessors.is_empty() {
-        return;
+    if !limit.predecessors.is_empty() {
+        carry_over_from(limit, amount, client, table, now);
     }
+}
+
+fn carry_over_from(limit: &CompiledLimit, amount: &Limit, client: u64, table: &Table, now: Time) {
     for predecessor in limit.predecessors.iter().filter(|predecessor| predecessor.until > now) {
         table.carry_over((&(predecessor.id, client), &predecessor.limit), (&(limit.id, client), amount), now);
     }

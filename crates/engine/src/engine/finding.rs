@@ -121,6 +121,7 @@ fn new_check(part: usize, rule: &Rule, cost: u64) -> Checked {
         is_degraded: false,
         is_asked: rule.shared == Shared::StoreExact,
         is_open: false,
+        is_queued: matches!(rule.over, Over::Queue { .. }),
         is_quota_mode: rule.quota_mode,
         namespace: 0,
         rule: 0,

@@ -10,6 +10,9 @@ use tollgate_rules::model::{Amount, Over};
 /// How long requests of a rule may be held, if it says so. Otherwise that is for its limits to say.
 #[inline]
 pub(super) fn patience(rules: &Rules, check: &Checked) -> Option<Duration> {
+    if !check.is_queued {
+        return None;
+    }
     match rule(rules, check)?.over {
         Over::Queue { wait, depth: None } => Some(wait),
         Over::Queue { wait, depth: Some(depth) } => Some(wait.min(queue_length(rules, check, depth))),

@@ -88,6 +88,8 @@ pub struct Checked {
     pub(super) is_asked: bool,
     /// Whether the answer from there is still to come.
     pub(super) is_open: bool,
+    /// Whether requests over it may be held.
+    pub(super) is_queued: bool,
     /// Whether it refuses only together with all others of this kind.
     pub(super) is_quota_mode: bool,
     pub(super) namespace: u32,

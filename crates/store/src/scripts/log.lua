@@ -1,5 +1,5 @@
--- A sorted set of requests. The score is when one came, in microseconds; the member is how many tokens were ever taken
--- up to and with it, in sixteen digits so that those of one microsecond are in order, and how many it took itself.
+-- A sorted set of requests. The score is when one came, in noweconds; the member is how many tokens were ever taken
+-- up to and with it, in sixteen digits so that those of one nowecond are in order, and how many it took itself.
 -- Invariant: what counts is the difference of two such sums, so that it need not be added up.
 -- Arguments: period, gap, cost, limit, the most tokens that are remembered, and whether refusals count.
 local function sum_of(member) return tonumber(string.sub(member, 1, 16)) end
@@ -11,7 +11,7 @@ local function logged(key, period)
   local newest = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')
   if not newest[1] then return 0, 0, 0 end
   local sum, last = sum_of(newest[1]), tonumber(newest[2])
-  local from = string.format('(%d', micros - period)
+  local from = string.format('(%d', now - period)
   local oldest = redis.call('ZRANGEBYSCORE', key, from, '+inf', 'LIMIT', 0, 1)
   if not oldest[1] then return 0, sum, last end
   return sum - sum_of(oldest[1]) + tokens_of(oldest[1]), sum, last
@@ -47,7 +47,7 @@ local function tidy(key, used, limit, most)
   end
 end
 
-local function log(key, at)
+local function log(key, _, at)
   local period, gap, cost = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
   local limit, most, counts = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), ARGV[at + 5] == '1'
   local room = limit - cost
@@ -57,15 +57,15 @@ local function log(key, at)
     if cost == 0 then return end
     local tokens = math.min(cost, most)
     if used == 0 then redis.call('DEL', key) end
-    redis.call('ZREMRANGEBYSCORE', key, '-inf', micros - period)
-    last = used == 0 and micros or math.max(last, micros)
+    redis.call('ZREMRANGEBYSCORE', key, '-inf', now - period)
+    last = used == 0 and now or math.max(last, now)
     sum, used = used == 0 and tokens or sum + tokens, used + tokens
     redis.call('ZADD', key, last, entry(sum, tokens))
     if counts then
       tidy(key, used, limit, most)
       used = math.min(used, most)
     end
-    redis.call('PEXPIRE', key, math.ceil((last - micros + math.max(period, gap)) / 1000) + 1)
+    redis.call('PEXPIRE', key, math.ceil((last - now + math.max(period, gap)) / 1000) + 1)
   end
 
   local function state()
@@ -73,15 +73,15 @@ local function log(key, at)
     return string.format('%d:%d:%d', used, frees, last)
   end
 
-  if last > micros + 1000000 then
+  if last > now + 1000000 then
     -- Written before the clock jumped: it counts from now on, for one period and no longer.
     redis.call('DEL', key)
-    redis.call('ZADD', key, micros, entry(sum, used))
+    redis.call('ZADD', key, now, entry(sum, used))
     redis.call('PEXPIRE', key, math.ceil(math.max(period, gap) / 1000) + 1)
-    last = micros
+    last = now
   end
-  local fits = used <= room and (gap == 0 or last == 0 or last + gap <= micros)
+  local fits = used <= room and (gap == 0 or last == 0 or last + gap <= now)
   local refuse = not fits and counts and function() record() return state() end
-  return at + 6, fits, sum > 0 and state(), record, refuse
+  return at + 6, fits, record, refuse, sum > 0 and state()
 end
 

@@ -1,3 +1,5 @@
+-- Numbers of up to 63 bits are pairs: 10^9 times the first, plus the second.
+
 -- Nanoseconds in a bucket's own units: (nanoseconds << shift) * factor >> 63. Arguments: 2^shift, and the factor in limbs.
 local function units(hi, lo, at)
   local high = math.floor(hi / LIMB)
@@ -23,10 +25,12 @@ local function units(hi, lo, at)
   return (top - rest) / 1e9 * LIMB + (low - unit_lo) / 1e9, unit_lo
 end
 
--- A bucket whose tokens do not take whole nanoseconds. Invariant: as above; moments are units, of which a token takes a
--- whole number. Arguments: units', units per millisecond, how long the request may be held back and what may be
--- missing then, as pairs, and pour's.
-local function paced(key, at)
+-- A bucket whose tokens do not take whole microseconds. The value is when it is full again, in units of which a token takes a
+-- whole number. Invariant: as of the other one.
+-- Arguments: those of `units`; units per millisecond; how long the request may be held back, what may be missing then, the
+-- price, and what an empty bucket lacks, as pairs; and the first part of what is further ahead than anything can be.
+local function paced(key, held, at)
+  local now_hi, now_lo = tonumber(time[1]), time[2] * 1000
   local clock_hi, clock_lo = units(now_hi, now_lo, at)
   local last_hi, last_lo = clock_hi, clock_lo
   local wait_hi, wait_lo = now_hi + ARGV[at + 5], now_lo + ARGV[at + 6]
@@ -34,6 +38,21 @@ local function paced(key, at)
   if wait_hi ~= now_hi or wait_lo ~= now_lo then last_hi, last_lo = units(wait_hi, wait_lo, at) end
   last_hi, last_lo = last_hi + ARGV[at + 7], last_lo + ARGV[at + 8]
   if last_lo >= 1e9 then last_hi, last_lo = last_hi + 1, last_lo - 1e9 end
-  return at + 14, pour(key, clock_hi, clock_lo, last_hi, last_lo, tonumber(ARGV[at + 4]), at + 9)
+  local hi, lo = clock_hi, clock_lo
+  if held then
+    local held_hi, held_lo = tonumber(string.sub(held, 1, -10)), tonumber(string.sub(held, -9))
+    if held_hi - clock_hi > tonumber(ARGV[at + 13]) then
+      hi, lo = hi + ARGV[at + 11], lo + ARGV[at + 12]
+      if lo >= 1e9 then hi, lo = hi + 1, lo - 1e9 end
+      redis.call('SET', key, string.format('%d%09d', hi, lo), 'KEEPTTL')
+    elseif held_hi > hi or held_hi == hi and held_lo > lo then
+      hi, lo = held_hi, held_lo
+    end
+  end
+  if hi > last_hi or hi == last_hi and lo > last_lo then return at + 14, false end
+  hi, lo = hi + ARGV[at + 9], lo + ARGV[at + 10]
+  if lo >= 1e9 then hi, lo = hi + 1, lo - 1e9 end
+  local millis = math.ceil(((hi - clock_hi) * 1e9 + lo - clock_lo) / ARGV[at + 4]) + 1
+  return at + 14, true, string.format('%d%09d', hi, lo), millis
 end
 

@@ -13,10 +13,9 @@ end
 
 -- Arguments: cost, limit, how many microseconds the request may be held back (none fits if below zero), and what is
 -- more than can be.
-local function count(key, number, left, period, at)
+local function count(key, held, number, left, period, at)
   local cost, limit, wait = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
   local digits = #ARGV[at + 1]
-  local held = redis.call('GET', key)
   local used = 0
   if held then
     local held_number, held_used = read(held, digits)
@@ -28,16 +27,16 @@ local function count(key, number, left, period, at)
   end
   used = used + cost
   local later = math.max(0, math.ceil(used / limit) - 1)
-  if wait < 0 or later > 0 and left + (later - 1) * period > wait then return false, held end
-  return true, held, written(number, used, limit, digits), math.ceil((left + later * period) / 1000) + 1
+  if wait < 0 or later > 0 and left + (later - 1) * period > wait then return false end
+  return true, written(number, used, limit, digits), math.ceil((left + later * period) / 1000) + 1
 end
 
 -- Windows of so many microseconds. Arguments: period, when number zero begins, and count's.
-local function window(key, at)
+local function window(key, held, at)
   local period = tonumber(ARGV[at])
-  local since = micros - ARGV[at + 1]
+  local since = now - ARGV[at + 1]
   local into = math.fmod(since, period)
-  return at + 6, count(key, (since - into) / period, period - into, period, at + 2)
+  return at + 6, count(key, held, (since - into) / period, period - into, period, at + 2)
 end
 
 -- The first day of a month, counted from the epoch; months count from January of the year 0.
@@ -51,9 +50,9 @@ end
 
 -- Months of the calendar, counted in years that begin in March, so that the leap day is the last, and in eras of 400
 -- years, after which the calendar repeats. Arguments: months per window, seconds east of UTC, and count's.
-local function months(key, at)
+local function months(key, held, at)
   local per_window = tonumber(ARGV[at])
-  local day = math.floor((now_hi + ARGV[at + 1]) / 86400) + 719468
+  local day = math.floor((time[1] + ARGV[at + 1]) / 86400) + 719468
   local era = math.floor(day / 146097)
   local of_era = day % 146097
   local year = math.floor(
@@ -62,6 +61,6 @@ local function months(key, at)
   local month = math.floor((5 * of_year + 2) / 153) + 2
   local number = math.floor(((era * 400 + year) * 12 + month) / per_window)
   local ends = (first_day((number + 1) * per_window) * 86400 - ARGV[at + 1]) * 1000000
-  return at + 6, count(key, number, ends - micros, 31 * 86400 * 1000000, at + 2)
+  return at + 6, count(key, held, number, ends - now, 31 * 86400 * 1000000, at + 2)
 end
 

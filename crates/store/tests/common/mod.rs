@@ -156,7 +156,10 @@ impl Drop for Server {
 fn spawn(kind: Kind, address: SocketAddr, arguments: &[String], folder: &Path) -> Child {
     let port = address.port().to_string();
     let fixed = ["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+    // A file to write to comes first, as a sentinel needs one.
+    let (file, arguments): (Vec<_>, Vec<_>) = arguments.iter().partition(|argument| argument.ends_with(".conf"));
     let command = &mut Command::new(kind.program());
+    command.args(file);
     let command = command.args(fixed).arg("--dir").arg(folder).args(arguments).stdout(Stdio::null());
     command.spawn().unwrap_or_else(|error| panic!("{kind:?}: {error}; install the package `{}`", kind.package()))
 }
