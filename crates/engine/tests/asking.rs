@@ -307,3 +307,42 @@ fn a_decision_is_finished_by_the_rules_that_it_was_begun_by() {
     let verdict = engine.finish(pending, &request, &Answer::Failed, Time::ZERO);
     assert_eq!((verdict.version(), verdict.rule().is_some(), verdict.is_allowed()), (1, true, true));
 }
+
+#[test]
+fn a_refusal_that_is_known_leaves_the_other_limits_unasked() {
+    let (engine, store) = (engine(MIXED), Store::new());
+    let mixed = attributes("mixed", "ann");
+    let request = Request::new("n", &mixed);
+    let begun = pending(engine.begin(&request, Time::ZERO));
+    let question = &begun.questions()[0];
+    let table = store.table.lock().unwrap();
+    let key = (question.limit_id, &*question.client);
+    let _ = table.decide(&key, &question.limit, Op::Drain, Time::ZERO);
+    let decision = table.decide(&key, &question.limit, Op::Take(1), Time::ZERO);
+    let verdict = engine.finish(begun, &request, &Answer::Refused { question: 0, decision }, Time::ZERO);
+    assert_eq!((verdict.action(), verdict.rule()), (Action::Refuse(429), Some("far")));
+    assert_eq!(verdict.retry_after(), Some(Duration::from_secs(1_200)));
+    assert!(verdict.checks().iter().all(|check| !check.is_degraded));
+    // Nothing is told of limits that were not asked, and what was taken here was given back.
+    let mut headers = Vec::new();
+    verdict.headers(Time::ZERO, |name, value| headers.push(format!("{name}: {value}")));
+    assert!(headers.iter().all(|header| !header.contains("86400")), "{headers:?}");
+    assert_eq!(engine.peek(&request, Time::ZERO).checks()[0].decision.remaining, 10);
+}
+
+#[test]
+fn a_question_says_how_long_the_request_can_wait_and_whether_others_may_pay() {
+    let engine = engine(
+        "
+  - { name: plain, key: [], limits: [5 per hour], shared: store-exact }
+  - { name: queued, key: [], limits: [5 per hour], shared: store-exact, over: queue up to 2s }
+  - { name: either, key: [], limits: [5 per hour], shared: store-exact, quota_mode: true }
+",
+    );
+    let attributes = attributes("x", "ann");
+    let request = Request::new("n", &attributes);
+    let pending = pending(engine.begin(&request, Time::ZERO));
+    let said: Vec<_> = pending.questions().iter().map(|asked| (asked.max_wait, asked.is_quota_mode)).collect();
+    assert_eq!(said, [(None, false), (Some(Duration::from_secs(2)), false), (None, true)]);
+    let _ = engine.finish(pending, &request, &Answer::Failed, Time::ZERO);
+}

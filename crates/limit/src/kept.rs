@@ -363,6 +363,8 @@ fn sliding_words(limit: &SlidingWindow, kept: Kept) -> [u64; 2] {
 /// A log that answers a request of this cost as the one would that it is the summary of.
 fn log(limit: &SlidingLog, cost: u64, kept: Kept) -> Log {
     let Kept::Log(used, frees_at, last_at) = kept else { return Log::default() };
+    // More than that nobody remembers who keeps it right.
+    let used = used.min(limit.deepest());
     let after = limit.limit.saturating_sub(cost).min(used);
     let (frees_at, last_at) = (frees_at.saturating_mul(1_000), last_at.saturating_mul(1_000));
     if frees_at == 0 || frees_at == last_at {

@@ -76,9 +76,14 @@ impl fmt::Display for Unreadable {
 impl std::error::Error for Unreadable {}
 
 impl Call {
-    /// Asks these limits, each with a key of its own. `None` if one of them cannot be kept in the store: its windows do
-    /// not take whole microseconds, or there are more than 2^52 tokens in them.
+    /// Asks these limits. `None` if one of them cannot be kept in the store, since its windows do not take whole
+    /// microseconds or there are more than 2^52 tokens in them; or if two have the same key, since all are looked at
+    /// before any is taken.
     pub fn new(asks: Vec<Ask>) -> Option<Call> {
+        let is_twice = |(index, ask): (usize, &Ask)| asks.iter().take(index).any(|other| other.key == ask.key);
+        if asks.iter().enumerate().any(is_twice) {
+            return None;
+        }
         let mut arguments = Arguments::default();
         for ask in &asks {
             arguments.add(ask.says, &ask.limit.terms(ask.cost, ask.max_wait)?);
@@ -127,7 +132,8 @@ impl Call {
     pub fn read(&self, reply: &Reply) -> Result<Vec<Decision>, Unreadable> {
         let Reply::Array(elements) = reply else { return Err(Unreadable) };
         let Some(([seconds, micros, passes], answers)) = elements.split_first_chunk() else { return Err(Unreadable) };
-        let now = Time::from_nanos(number(seconds)? * BILLION + number(micros)? * 1_000);
+        let nanos = u128::from(number(seconds)?) * u128::from(BILLION) + u128::from(number(micros)?) * 1_000;
+        let now = Time::from_nanos(u64::try_from(nanos).map_err(|_| Unreadable)?);
         let passes = number(passes)? == 1;
         if answers.len() != 2 * self.asks.len() {
             return Err(Unreadable);
@@ -281,5 +287,58 @@ fn kind(terms: &Terms) -> &'static str {
         Terms::SlidingWindow(_) => "s",
         Terms::Log(_) => "l",
         Terms::WarmUp(_) => "u",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(limit: Limit, client: &[u8]) -> Ask {
+        Ask { key: Fingerprint::new(1, client), limit, cost: 1, max_wait: None, says: Says::Refuse }
+    }
+
+    #[test]
+    fn what_a_script_could_not_get_right_is_not_asked() {
+        let bucket = Limit::token_bucket("10 per second".parse().unwrap());
+        assert!(Call::new(vec![ask(bucket, b"a"), ask(bucket, b"b")]).is_some());
+        assert!(Call::new(vec![ask(bucket, b"a"), ask(bucket, b"a")]).is_none());
+        for text in ["7 per 1001ns", "9000000000000000 per 52 weeks"] {
+            assert!(Call::new(vec![ask(Limit::fixed_window(text.parse().unwrap()), b"a")]).is_none(), "{text}");
+            assert!(Call::new(vec![ask(Limit::token_bucket(text.parse().unwrap()), b"a")]).is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn replies_of_other_scripts_are_not_believed() {
+        let text = |text: &str| Reply::Text(text.as_bytes().to_vec());
+        let call = Call::new(vec![ask(Limit::token_bucket("10 per second".parse().unwrap()), b"a")]).unwrap();
+        let answer =
+            |kept: Reply| Reply::Array(vec![text("1800000000"), text("5"), Reply::Integer(1), Reply::Integer(1), kept]);
+        assert!(call.read(&answer(Reply::Null)).unwrap()[0].is_allowed());
+        assert_eq!(call.read(&answer(text("1800000000000000"))).unwrap()[0].remaining, 9);
+        for wrong in [
+            answer(text("1:2")),
+            answer(text("x")),
+            answer(Reply::Integer(-1)),
+            Reply::Null,
+            Reply::Array(vec![text("1800000000"), text("5"), Reply::Integer(1)]),
+            Reply::Array(vec![
+                text("99999999999999999999"),
+                text("5"),
+                Reply::Integer(1),
+                Reply::Integer(1),
+                Reply::Null,
+            ]),
+            Reply::Array(vec![
+                text("18446744073709551615"),
+                text("5"),
+                Reply::Integer(1),
+                Reply::Integer(1),
+                Reply::Null,
+            ]),
+        ] {
+            assert_eq!(call.read(&wrong), Err(Unreadable), "{wrong:?}");
+        }
     }
 }

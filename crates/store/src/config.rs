@@ -18,6 +18,10 @@ pub struct Config {
     pub user: Option<String>,
     /// The user's password, where the store asks for one. It is never printed.
     pub password: Option<String>,
+    /// Whom to trust and how to encrypt; `None` for a connection in the clear. The server, and sentinels if there are any,
+    /// must have a certificate for the name or address that they are reached by.
+    #[cfg(feature = "tls")]
+    pub tls: Option<Tls>,
     /// What all keys begin with. Hosts that count together have the same; two systems on one store have different ones.
     pub prefix: String,
     /// How long a decision waits for the store before its rules do what they say for failures. Five times the time that
@@ -31,7 +35,7 @@ pub struct Config {
     /// How many requests wait for a store that has been silent for a third of the budget. All others are decided
     /// without it at once.
     pub most_waiting: usize,
-    /// How many refusals are remembered, so that whoever keeps asking costs no round trip. Each takes 128 bytes.
+    /// How many refusals are remembered, so that whoever keeps asking costs no round trip. Each takes 144 bytes.
     pub remembered: usize,
 }
 
@@ -42,6 +46,8 @@ impl Config {
             address: address.into(),
             user: None,
             password: None,
+            #[cfg(feature = "tls")]
+            tls: None,
             prefix: "tg:".to_owned(),
             budget: Duration::from_millis(3),
             connections: 2,
@@ -51,6 +57,22 @@ impl Config {
         }
     }
 }
+
+/// How connections are encrypted.
+#[cfg(feature = "tls")]
+#[derive(Clone, Debug)]
+pub struct Tls(pub std::sync::Arc<tokio_rustls::rustls::ClientConfig>);
+
+/// The very same.
+#[cfg(feature = "tls")]
+impl PartialEq for Tls {
+    fn eq(&self, other: &Tls) -> bool {
+        std::sync::Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+#[cfg(feature = "tls")]
+impl Eq for Tls {}
 
 /// Where a server is.
 ///

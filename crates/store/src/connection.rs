@@ -2,12 +2,13 @@
 //! replies come back in the same.
 
 use crate::resp::{Reply, take_reply};
+use crate::stream::Stream;
 use bytes::{Buf, BytesMut};
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, WriteHalf};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -48,7 +49,7 @@ struct Exchange {
 
 impl Connection {
     /// Goes on with a stream that somebody has introduced us on; tells `lost` when it is over.
-    pub(crate) fn new(stream: TcpStream, lost: Arc<Notify>) -> Connection {
+    pub(crate) fn new(stream: Stream, lost: Arc<Notify>) -> Connection {
         let (commands, received) = mpsc::channel(MOST_QUEUED);
         let state = Arc::new(State { is_closed: AtomicBool::new(false), lost });
         let task = tokio::spawn(run(stream, received, Closing(Arc::clone(&state))));
@@ -117,9 +118,11 @@ impl Drop for Closing {
 }
 
 /// Moves bytes until the connection ends or nobody can ask any more.
-async fn run(stream: TcpStream, mut commands: mpsc::Receiver<Exchange>, _closing: Closing) {
-    let (mut reader, mut writer) = stream.into_split();
+async fn run(stream: Stream, mut commands: mpsc::Receiver<Exchange>, _closing: Closing) {
+    let (mut reader, mut writer) = tokio::io::split(stream);
     let (mut unwritten, mut unread) = (BytesMut::new(), BytesMut::new());
+    // What was written may still be on this side, where it is encrypted.
+    let mut is_unsent = false;
     let mut waiting = VecDeque::new();
     loop {
         // Each of these can be left off at any time without losing anything.
@@ -128,9 +131,12 @@ async fn run(stream: TcpStream, mut commands: mpsc::Receiver<Exchange>, _closing
                 Some(exchange) => queue(exchange, &mut unwritten, &mut waiting, &mut commands),
                 None => return,
             },
-            written = writer.write(&unwritten), if !unwritten.is_empty() => match written {
-                Ok(count) if count > 0 => unwritten.advance(count),
-                _ => return,
+            sent = send(&mut writer, &unwritten), if is_unsent || !unwritten.is_empty() => match sent {
+                Ok(count) => {
+                    is_unsent = count > 0;
+                    unwritten.advance(count);
+                }
+                Err(_) => return,
             },
             read = reader.read_buf(&mut unread) => match read {
                 Ok(count) if count > 0 => match answer(&mut unread, &mut waiting) {
@@ -140,6 +146,18 @@ async fn run(stream: TcpStream, mut commands: mpsc::Receiver<Exchange>, _closing
                 _ => return,
             },
         }
+    }
+}
+
+/// Writes some bytes and says how many; if there are none, sends off what was written.
+async fn send(writer: &mut WriteHalf<Stream>, bytes: &[u8]) -> io::Result<usize> {
+    if bytes.is_empty() {
+        writer.flush().await?;
+        return Ok(0);
+    }
+    match writer.write(bytes).await? {
+        0 => Err(io::ErrorKind::WriteZero.into()),
+        count => Ok(count),
     }
 }
 

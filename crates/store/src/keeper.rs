@@ -6,13 +6,13 @@ use crate::connection::Connection;
 use crate::key::Fingerprint;
 use crate::resp::{Command, Reply, take_reply};
 use crate::store::Shared;
+use crate::stream::{self, Stream};
 use bytes::BytesMut;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tollgate_limit::{Limit, Quota};
 
@@ -84,7 +84,7 @@ async fn find(config: &Config) -> Result<String, Trouble> {
     let longest = config.connect_timeout / u32::try_from(sentinels.len() + 1).unwrap_or(u32::MAX);
     let mut trouble = Trouble::Unreachable("there are no sentinels to ask".to_owned());
     for sentinel in sentinels {
-        match timeout(longest, ask_sentinel(sentinel, name)).await {
+        match timeout(longest, ask_sentinel(sentinel, name, config)).await {
             Ok(Ok(address)) => return Ok(address),
             Ok(Err(other)) => trouble = other,
             Err(_) => trouble = Trouble::Slow(longest),
@@ -93,14 +93,15 @@ async fn find(config: &Config) -> Result<String, Trouble> {
     Err(trouble)
 }
 
-async fn ask_sentinel(sentinel: &str, name: &str) -> Result<String, Trouble> {
-    let mut stream = TcpStream::connect(sentinel).await.map_err(unreachable)?;
+async fn ask_sentinel(sentinel: &str, name: &str, config: &Config) -> Result<String, Trouble> {
+    let mut stream = stream::connect(sentinel, config).await.map_err(unreachable)?;
     let mut command = Vec::new();
     Command::new(&mut command, 3).word("SENTINEL").word("GET-MASTER-ADDR-BY-NAME").word(name);
     match exchange(&mut stream, &command).await? {
         Reply::Array(parts) => match parts.as_slice() {
             [Reply::Text(host), Reply::Text(port)] => {
-                Ok(format!("{}:{}", String::from_utf8_lossy(host), String::from_utf8_lossy(port)))
+                let (host, port) = (String::from_utf8_lossy(host), String::from_utf8_lossy(port));
+                Ok(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
             }
             _ => Err(Trouble::Refused("a sentinel does not say where the primary is".to_owned())),
         },
@@ -110,10 +111,9 @@ async fn ask_sentinel(sentinel: &str, name: &str) -> Result<String, Trouble> {
 }
 
 /// A stream on which we are known and on which every script was run within the budget.
-async fn connect(config: &Config) -> Result<TcpStream, Trouble> {
+async fn connect(config: &Config) -> Result<Stream, Trouble> {
     let address = find(config).await?;
-    let mut stream = TcpStream::connect(&address).await.map_err(unreachable)?;
-    stream.set_nodelay(true).map_err(unreachable)?;
+    let mut stream = stream::connect(&address, config).await.map_err(unreachable)?;
     introduce(&mut stream, config).await?;
     for call in trials() {
         // The first time the store has to compile it.
@@ -127,7 +127,7 @@ async fn connect(config: &Config) -> Result<TcpStream, Trouble> {
 }
 
 /// How long a script takes: the best of a few, since each may have been held up by something else.
-async fn time(stream: &mut TcpStream, call: &Call, config: &Config) -> Result<Duration, Trouble> {
+async fn time(stream: &mut Stream, call: &Call, config: &Config) -> Result<Duration, Trouble> {
     let mut best = Duration::MAX;
     for _ in 0..TRIES {
         let start = Instant::now();
@@ -140,7 +140,7 @@ async fn time(stream: &mut TcpStream, call: &Call, config: &Config) -> Result<Du
     Ok(best)
 }
 
-async fn introduce(stream: &mut TcpStream, config: &Config) -> Result<(), Trouble> {
+async fn introduce(stream: &mut Stream, config: &Config) -> Result<(), Trouble> {
     let Some(password) = &config.password else { return Ok(()) };
     let mut command = Vec::new();
     match &config.user {
@@ -163,15 +163,16 @@ fn trials() -> impl Iterator<Item = Call> {
     })
 }
 
-async fn run(stream: &mut TcpStream, call: &Call, config: &Config, with_source: bool) -> Result<(), Trouble> {
+async fn run(stream: &mut Stream, call: &Call, config: &Config, with_source: bool) -> Result<(), Trouble> {
     let mut command = Vec::new();
     call.write(&mut command, &config.prefix, with_source);
     let reply = exchange(stream, &command).await?;
     call.read(&reply).map(drop).map_err(|_| Trouble::Refused(said(reply)))
 }
 
-async fn exchange(stream: &mut TcpStream, command: &[u8]) -> Result<Reply, Trouble> {
+async fn exchange(stream: &mut Stream, command: &[u8]) -> Result<Reply, Trouble> {
     stream.write_all(command).await.map_err(unreachable)?;
+    stream.flush().await.map_err(unreachable)?;
     let mut unread = BytesMut::new();
     loop {
         if let Some(reply) = take_reply(&mut unread).map_err(unreachable)? {

@@ -9,9 +9,9 @@
 //!
 //! # What the scripts keep
 //!
-//! Each limit of each client is one key: the prefix and, in braces, 128 bits of a SHA-256 of the limit and the
-//! client. Nothing that a client sends is in it, and no client chooses where in a cluster it is kept. Every key expires
-//! when it would say no more than one that does not exist.
+//! Each limit of each client is one key: the prefix, in braces 18 bits of a SHA-256 of the client, and 128 bits of one of
+//! the limit and the client. Nothing that a client sends is in it. In a cluster the states of one client are kept
+//! together, and no client chooses where. Every key expires when it would say no more than one that does not exist.
 //!
 //! | limit | script | value | invariant |
 //! |---|---|---|---|
@@ -53,8 +53,11 @@ mod resp;
 mod script;
 mod stats;
 mod store;
+mod stream;
 
 pub use call::{Ask, Call, Says, Unreadable};
+#[cfg(feature = "tls")]
+pub use config::Tls;
 pub use config::{Address, Config};
 pub use keeper::Trouble;
 pub use key::Fingerprint;

@@ -103,12 +103,17 @@ impl Store {
     ///
     /// If the future is dropped before it is ready, the request may have been paid for.
     pub async fn check(&self, engine: &Engine, request: &Request<'_>, now: Time) -> Verdict {
-        match engine.begin(request, now) {
+        self.check_all(engine, std::slice::from_ref(request), now).await
+    }
+
+    /// The same for several requests that go ahead together or not at all.
+    pub async fn check_all(&self, engine: &Engine, parts: &[Request<'_>], now: Time) -> Verdict {
+        match engine.begin_all(parts, now) {
             Step::Done(verdict) => verdict,
             Step::Ask(pending) => {
                 let start = Instant::now();
                 let answer = self.ask(pending.questions(), now).await;
-                engine.finish(pending, request, &answer, now + start.elapsed())
+                engine.finish_all(pending, parts, &answer, now + start.elapsed())
             }
         }
     }
@@ -116,9 +121,10 @@ impl Store {
     /// Brings the answer to what [`Engine::begin`] wants to know. The time is this host's, and only matters for how long
     /// a refusal is remembered.
     pub async fn ask(&self, questions: &[Question], now: Time) -> Answer {
-        let asks: Vec<Ask> = questions.iter().map(Ask::from).collect();
-        if let Some((question, decision)) = self.shared.refusals.find(&asks, now) {
+        let (asks, places) = merge(questions);
+        if let Some((index, decision)) = self.shared.refusals.find(&asks, now) {
             self.shared.stats.remembered.add();
+            let question = places.iter().position(|place| *place == index).unwrap_or(index);
             return Answer::Refused { question, decision };
         }
         let Some(call) = Call::new(asks) else {
@@ -128,7 +134,7 @@ impl Store {
         match self.shared.ask(&call).await {
             Some(decisions) => {
                 self.shared.refusals.add(call.asks(), &decisions, now);
-                Answer::Decided(decisions)
+                Answer::Decided(places.iter().filter_map(|place| decisions.get(*place).copied()).collect())
             }
             None => Answer::Failed,
         }
@@ -271,6 +277,23 @@ impl Shared {
         let now = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.silent_since.store(now, Ordering::Relaxed);
     }
+}
+
+/// What to ask, and for every question where in that it is. Those about one state are asked as one that costs as much as
+/// all of them.
+fn merge(questions: &[Question]) -> (Vec<Ask>, Vec<usize>) {
+    let mut asks: Vec<Ask> = Vec::with_capacity(questions.len());
+    let places = questions.iter().map(|question| {
+        let ask = Ask::from(question);
+        let known = asks.iter().position(|other| other.key == ask.key);
+        match known.and_then(|place| asks.get_mut(place)) {
+            Some(other) => other.cost = other.cost.saturating_add(ask.cost),
+            None => asks.push(ask),
+        }
+        known.unwrap_or(asks.len() - 1)
+    });
+    let places = places.collect();
+    (asks, places)
 }
 
 /// The answer did not come in time.

@@ -403,3 +403,34 @@ fn a_clock_that_jumps_costs_a_burst_and_locks_nobody_out() {
         assert!(after <= most * 2 + 1, "{:?}, ahead: {after}", case.limit);
     }
 }
+
+#[test]
+fn whatever_a_store_says_is_an_answer_or_none() {
+    let mut random = Random(3);
+    let number = |random: &mut Random| match random.below(8) {
+        0 => u64::MAX.to_string(),
+        1 => "0".to_owned(),
+        2 => ["NaN", "inf", "-1", "1e300", ""][random.below(5) as usize].to_owned(),
+        3 => (i64::MAX as u64).to_string(),
+        4 => 1_800_000_000_u64.to_string(),
+        5 => 1_800_000_000_000_000_u64.to_string(),
+        _ => (random.next() >> random.below(64)).to_string(),
+    };
+    for case in cases() {
+        let mut history = History::new(case, 1);
+        for _ in 0..500 {
+            let (cost, max_wait) = (history.cost(), history.max_wait());
+            let cost = if random.below(9) == 0 { u64::MAX >> random.below(64) } else { cost };
+            let ask = Ask { key: key(1), limit: case.limit, cost, max_wait, says: Says::Refuse };
+            let Some(call) = Call::new(vec![ask]) else { continue };
+            let kept: Vec<String> = (0..1 + random.below(4)).map(|_| number(&mut random)).collect();
+            let text = |text: String| Reply::Text(text.into_bytes());
+            let mut flag = || Reply::Integer((random.next() % 2) as i64);
+            let (passes, fits) = (flag(), flag());
+            let time = [text(number(&mut random)), text(number(&mut random))];
+            let reply = Reply::Array([&time[..], &[passes, fits, text(kept.join(":"))]].concat());
+            // What matters is that it comes back.
+            let _ = call.read(&reply);
+        }
+    }
+}

@@ -99,6 +99,47 @@ async fn in_quota_mode_a_request_is_paid_for_by_those_that_have_room() {
 }
 
 #[tokio::test]
+async fn requests_that_go_ahead_together_pay_one_state_for_all_of_them() {
+    let server = Server::start(Kind::Redis, &[]);
+    let rules = "
+  - { name: all, key: [], limits: [5 per hour], shared: store-exact }
+  - { name: users, key: [user], limits: [3 per hour], shared: store-exact }
+";
+    let (store, engine) = (open(config(&server)).await, engine(rules));
+    let [ann, bob] = ["ann", "bob"].map(|user| [("user", Value::Text(user))]);
+    let both = [Request::new("n", &ann), Request::new("n", &bob)];
+    for left in [3, 1] {
+        let verdict = store.check_all(&engine, &both, Time::ZERO).await;
+        assert!(verdict.is_allowed() && verdict.checks().len() == 4, "{verdict:?}");
+        assert!(verdict.checks().iter().step_by(2).all(|check| check.decision.remaining == left), "{verdict:?}");
+    }
+    // One is left, and that is not enough for two. Either of them alone may have it.
+    for _ in 0..3 {
+        let verdict = store.check_all(&engine, &both, Time::ZERO).await;
+        assert_eq!((verdict.action(), verdict.rule()), (Action::Refuse(429), Some("all")));
+    }
+    assert_eq!(store.stats().remembered, 2);
+    assert!(check(&store, &engine, "x", "ann", Time::ZERO).await.is_allowed());
+}
+
+#[tokio::test]
+async fn a_quota_of_this_host_that_has_room_pays_for_the_request_whatever_the_store_says() {
+    let server = Server::start(Kind::Redis, &[]);
+    let rules = "
+  - { name: near, key: [user], limits: [3 per hour], quota_mode: true }
+  - { name: far, key: [user], limits: [1 per hour], shared: store-exact, quota_mode: true }
+  - { name: all, key: [], limits: [2 per hour], shared: store-exact }
+";
+    let (store, engine) = (open(config(&server)).await, engine(rules));
+    let mut actions = Vec::new();
+    for _ in 0..3 {
+        actions.push(check(&store, &engine, "x", "ann", Time::ZERO).await.action());
+    }
+    // The third is refused by what everybody shares, which the second has paid although the quota there was used up.
+    assert_eq!(actions, [Action::Allow, Action::Allow, Action::Refuse(429)]);
+}
+
+#[tokio::test]
 async fn c3_hammering_a_key_that_is_refused_costs_no_round_trip() {
     let server = Server::start(Kind::Redis, &[]);
     let (store, engine, clock) = (open(config(&server)).await, engine(RULES), Clock::system());
@@ -148,7 +189,8 @@ async fn c3_keys_are_small_expire_and_say_nothing_about_clients() {
             let Reply::Array(keys) = client.ask(&["KEYS", "*"]) else { panic!("{limit}") };
             let [Reply::Text(key)] = keys.as_slice() else { panic!("{limit}: {keys:?}") };
             let key = std::str::from_utf8(key).unwrap();
-            let hash = key.strip_prefix("tg:{").and_then(|rest| rest.strip_suffix('}')).unwrap();
+            let (tag, hash) = key.strip_prefix("tg:{").and_then(|rest| rest.split_once('}')).unwrap();
+            assert_eq!(tag.len(), 3, "{key}");
             assert!(hash.len() == 22 && hash.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)), "{key}");
             let bytes: usize = client.text(&["MEMORY", "USAGE", key]).parse().unwrap();
             assert!(bytes <= most, "{kind:?}: {limit}: {bytes} bytes");

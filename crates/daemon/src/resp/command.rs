@@ -15,7 +15,7 @@ use crate::throttle::{Throttle, ThrottleError};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::time::Duration;
-use tollgate::{Request, Time, Value, Verdict};
+use tollgate::{Limit, Request, Time, Value, Verdict};
 
 /// What came of a command: its replies are written, or there is a fault to be.
 type Done = Result<(), Fault>;
@@ -47,8 +47,8 @@ fn answer(
         _ => {}
     }
     match name {
-        b"CL.THROTTLE" => throttle(state, arguments, now, replies, Dialect::Cell),
-        b"THROTTLE" => throttle(state, arguments, now, replies, Dialect::Crab),
+        b"CL.THROTTLE" => throttle(state, session, arguments, now, replies, Dialect::Cell),
+        b"THROTTLE" => throttle(state, session, arguments, now, replies, Dialect::Crab),
         b"CHECK" => tell(&Answer::new(&state.engine().check(&request("CHECK", arguments)?.borrow(), now)), replies),
         b"PEEK" => tell(&Answer::new(&state.engine().peek(&request("PEEK", arguments)?.borrow(), now)), replies),
         b"CHECK.HEADERS" => {
@@ -113,7 +113,7 @@ fn wrong_arity(name: &str, usage: &str) -> Fault {
 }
 
 /// Whose numbers and whose errors are answered.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dialect {
     /// redis-cell's, from 0.3.0 on.
     Cell,
@@ -124,8 +124,15 @@ enum Dialect {
 /// The numbers of both, as throttlecrab names them in its errors.
 const NUMBERS: [&str; 4] = ["max_burst", "count_per_period", "period", "quantity"];
 
-fn throttle(state: &State, arguments: &[&[u8]], now: Time, replies: &mut Replies, dialect: Dialect) {
-    match throttled(state, arguments, now, dialect) {
+fn throttle(
+    state: &State,
+    session: &mut Session,
+    arguments: &[&[u8]],
+    now: Time,
+    replies: &mut Replies,
+    dialect: Dialect,
+) {
+    match throttled(state, session, arguments, now, dialect) {
         Ok(numbers) => replies.integers(&numbers),
         Err(error) => {
             state.meters().of(Protocol::Resp).fault(&Fault::Malformed(Cow::Borrowed("")));
@@ -134,31 +141,81 @@ fn throttle(state: &State, arguments: &[&[u8]], now: Time, replies: &mut Replies
     }
 }
 
-fn throttled(state: &State, arguments: &[&[u8]], now: Time, dialect: Dialect) -> Result<[i64; 5], String> {
-    let (key, throttle) = dialect.parse(arguments)?;
+fn throttled(
+    state: &State,
+    session: &mut Session,
+    arguments: &[&[u8]],
+    now: Time,
+    dialect: Dialect,
+) -> Result<[i64; 5], String> {
+    let (key, words, quantity) = match *arguments {
+        [key, burst, count, period] => (key, [burst, count, period], None),
+        [key, burst, count, period, quantity] => (key, [burst, count, period], Some(quantity)),
+        _ => return Err(dialect.wrong_arity()),
+    };
+    if let Some(rate) = &session.rate
+        && quantity.is_none()
+        && rate.is(dialect, words)
+    {
+        return Ok(rate.decide(key, state, now));
+    }
+    new_rate(state, session, (key, words, quantity), now, dialect)
+}
+
+/// Understands a rate that the connection has not asked at before, and remembers it for the next time.
+fn new_rate(
+    state: &State,
+    session: &mut Session,
+    (key, words, quantity): (&[u8], [&[u8]; 3], Option<&[u8]>),
+    now: Time,
+    dialect: Dialect,
+) -> Result<[i64; 5], String> {
+    let throttle = dialect.parse(words, quantity)?;
     let limit = throttle.limit().map_err(|error| dialect.impossible(&error))?;
-    let answer = throttle.decide(key, &limit, state.buckets(), now);
-    Ok(match dialect {
-        Dialect::Cell => answer.as_cell(),
-        Dialect::Crab => answer.as_crab(),
-    })
+    let rate = Rate { dialect, words: words.map(SmallVec::from_slice), throttle, limit };
+    let answer = rate.decide(key, state, now);
+    if quantity.is_none() && words.iter().all(|word| word.len() <= LONGEST_WORD) {
+        session.rate = Some(rate);
+    }
+    Ok(answer)
+}
+
+/// A number has no more digits.
+const LONGEST_WORD: usize = 20;
+
+/// What a connection asks at, again and again. To understand it takes longer than to decide.
+#[derive(Debug)]
+struct Rate {
+    dialect: Dialect,
+    words: [SmallVec<[u8; LONGEST_WORD]>; 3],
+    throttle: Throttle,
+    limit: Limit,
+}
+
+impl Rate {
+    fn is(&self, dialect: Dialect, words: [&[u8]; 3]) -> bool {
+        self.dialect == dialect && self.words.iter().zip(words).all(|(known, word)| known.as_slice() == word)
+    }
+
+    fn decide(&self, key: &[u8], state: &State, now: Time) -> [i64; 5] {
+        let answer = self.throttle.decide(key, &self.limit, state.buckets(), now);
+        match self.dialect {
+            Dialect::Cell => answer.as_cell(),
+            Dialect::Crab => answer.as_crab(),
+        }
+    }
 }
 
 impl Dialect {
-    fn parse<'a>(self, arguments: &[&'a [u8]]) -> Result<(&'a [u8], Throttle), String> {
-        let (key, burst, count, period, quantity) = match *arguments {
-            [key, burst, count, period] => (key, burst, count, period, &b"1"[..]),
-            [key, burst, count, period, quantity] => (key, burst, count, period, quantity),
-            _ => return Err(self.wrong_arity()),
-        };
+    fn parse(self, [burst, count, period]: [&[u8]; 3], quantity: Option<&[u8]>) -> Result<Throttle, String> {
         let [burst_name, count_name, period_name, quantity_name] = NUMBERS;
         let throttle = Throttle {
             max_burst: self.integer(burst_name, burst)?,
             count: self.integer(count_name, count)?,
             period: self.integer(period_name, period)?,
-            quantity: self.integer(quantity_name, quantity)?,
+            quantity: quantity.map_or(Ok(1), |quantity| self.integer(quantity_name, quantity))?,
         };
-        Ok((key, if self == Dialect::Crab { as_of_cell(throttle)? } else { throttle }))
+        if self == Dialect::Crab { as_of_cell(throttle) } else { Ok(throttle) }
     }
 
     fn integer(self, name: &str, text: &[u8]) -> Result<i64, String> {

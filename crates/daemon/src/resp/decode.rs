@@ -238,6 +238,18 @@ impl<'a> Reader<'a> {
     /// A number up to the end of the line; `None` if that has not come yet.
     fn number(&mut self) -> Result<Option<i64>, ()> {
         let rest = self.buffer.get(self.at..).unwrap_or_default();
+        // Nearly all have one digit or two.
+        match rest {
+            [ones @ b'0'..=b'9', b'\r', b'\n', ..] => {
+                self.at += 3;
+                return Ok(Some(i64::from(ones - b'0')));
+            }
+            [tens @ b'0'..=b'9', ones @ b'0'..=b'9', b'\r', b'\n', ..] => {
+                self.at += 4;
+                return Ok(Some(i64::from((tens - b'0') * 10 + (ones - b'0'))));
+            }
+            _ => {}
+        }
         let (is_negative, digits) = match rest {
             [b'-', digits @ ..] => (true, digits),
             digits => (false, digits),

@@ -1,5 +1,8 @@
 //! Replies, appended to a buffer that goes out in one piece.
 
+/// `:-9223372036854775808\r\n`
+const LONGEST_LINE: usize = 23;
+
 /// Writes replies in RESP2, or RESP3 for those who said hello to it.
 #[derive(Debug, Default)]
 pub struct Replies {
@@ -78,6 +81,7 @@ impl Replies {
 
     /// A list of numbers.
     pub fn integers(&mut self, numbers: &[i64]) {
+        self.bytes.reserve(LONGEST_LINE * (numbers.len() + 1));
         self.array(numbers.len());
         numbers.iter().for_each(|number| self.integer(*number));
     }
@@ -87,26 +91,30 @@ impl Replies {
     }
 
     /// A line of a number, written from its end. The formatting of the standard library would take longer than to decide.
+    #[inline]
     fn number(&mut self, kind: u8, number: i64) {
-        let mut line = *b":-9223372036854775808\r\n";
-        let (mut rest, mut at) = (number.unsigned_abs(), line.len() - 2);
-        let mut put = |byte| {
-            at -= 1;
-            if let Some(place) = line.get_mut(at) {
-                *place = byte;
-            }
-        };
-        loop {
-            put(b'0' + (rest % 10) as u8);
-            rest /= 10;
+        match number {
+            // Most have one digit.
+            0..=9 => self.bytes.extend_from_slice(&[kind, b'0' + number as u8, b'\r', b'\n']),
+            -1 => self.bytes.extend_from_slice(&[kind, b'-', b'1', b'\r', b'\n']),
+            _ => self.long_number(kind, number),
+        }
+    }
+
+    fn long_number(&mut self, kind: u8, number: i64) {
+        let mut line: [u8; LONGEST_LINE] = *b":-9223372036854775808\r\n";
+        let (mut rest, mut start) = (number.unsigned_abs(), LONGEST_LINE - 2);
+        for place in line.iter_mut().rev().skip(2) {
+            *place = b'0' + (rest % 10) as u8;
+            (rest, start) = (rest / 10, start - 1);
             if rest == 0 {
                 break;
             }
         }
+        self.bytes.push(kind);
         if number < 0 {
-            put(b'-');
+            self.bytes.push(b'-');
         }
-        put(kind);
-        self.bytes.extend_from_slice(line.get(at..).unwrap_or_default());
+        self.bytes.extend_from_slice(line.get(start..).unwrap_or_default());
     }
 }

@@ -73,10 +73,14 @@ impl Engine {
     /// Decides as far as possible here. Where a limit is kept elsewhere, says what to ask; the reply, or the failure
     /// to get one, is brought back to [`finish`](Self::finish).
     pub fn begin(&self, request: &Request<'_>, now: Time) -> Step {
-        let parts = std::slice::from_ref(request);
+        self.begin_all(std::slice::from_ref(request), now)
+    }
+
+    /// The same for several requests that go ahead together or not at all. Two questions may then be about one state.
+    pub fn begin_all(&self, parts: &[Request<'_>], now: Time) -> Step {
         let mut verdict = Verdict::open(self.rules.load());
         verdict.plan.find(&self.table, parts);
-        let questions = questions(&verdict.plan, parts);
+        let mut questions = questions(&verdict.plan, parts);
         for question in &questions {
             if let Some(check) = verdict.plan.checks.get_mut(question.check) {
                 check.is_open = true;
@@ -89,12 +93,23 @@ impl Engine {
             self.seal(&mut verdict, parts);
             return Step::Done(verdict);
         }
+        if has_paying_quota(&verdict.plan.checks) {
+            questions
+                .iter_mut()
+                .filter(|question| question.is_quota_mode)
+                .for_each(|question| question.is_shadow = true);
+        }
         verdict.plan.hold_rules();
         Step::Ask(Pending { verdict, questions })
     }
 
     /// Finishes a decision with what came of asking. Answers that are missing count as failed.
     pub fn finish(&self, pending: Pending, request: &Request<'_>, answer: &Answer, now: Time) -> Verdict {
+        self.finish_all(pending, std::slice::from_ref(request), answer, now)
+    }
+
+    /// The same for what was [begun](Self::begin_all) for several requests.
+    pub fn finish_all(&self, pending: Pending, parts: &[Request<'_>], answer: &Answer, now: Time) -> Verdict {
         let Pending { mut verdict, questions } = pending;
         let plan = &mut verdict.plan;
         for (index, question) in questions.iter().enumerate() {
@@ -111,9 +126,14 @@ impl Engine {
         if plan.is_refused() {
             plan.give_back_all(&self.table, now);
         }
-        self.seal(&mut verdict, std::slice::from_ref(request));
+        self.seal(&mut verdict, parts);
         verdict
     }
+}
+
+/// Whether a limit that is kept here lets the request pass in quota mode, so that those kept elsewhere cannot refuse it.
+fn has_paying_quota(checks: &[Checked]) -> bool {
+    checks.iter().any(|check| check.is_quota_mode && !check.is_shadow && !check.is_open && check.decision.is_allowed())
 }
 
 /// What an answer says about one question.

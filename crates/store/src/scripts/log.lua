@@ -1,5 +1,5 @@
--- A sorted set of requests. The score is when one came, in noweconds; the member is how many tokens were ever taken
--- up to and with it, in sixteen digits so that those of one nowecond are in order, and how many it took itself.
+-- A sorted set of requests. The score is when one came, in microseconds; the member is how many tokens were ever taken
+-- up to and with it, in sixteen digits so that those of one microsecond are in order, and how many it took itself.
 -- Invariant: what counts is the difference of two such sums, so that it need not be added up.
 -- Arguments: period, gap, cost, limit, the most tokens that are remembered, and whether refusals count.
 local function sum_of(member) return tonumber(string.sub(member, 1, 16)) end

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -131,13 +131,26 @@ impl Server {
     fn answers(&mut self) -> bool {
         let start = now();
         while start.elapsed() < PATIENCE && self.child.try_wait().unwrap().is_none() {
-            if TcpStream::connect(self.address).is_ok() {
+            if self.is_there() {
                 return true;
             }
             pause(Duration::from_millis(5));
         }
         self.kill();
         false
+    }
+
+    /// Whether it is this server that answers, and not another one that was given the same port.
+    fn is_there(&self) -> bool {
+        let own = format!("process_id:{}\r\n", self.child.id());
+        let ask = || {
+            let mut stream = TcpStream::connect(self.address)?;
+            stream.write_all(&command(&["INFO", "server"]))?;
+            stream.shutdown(Shutdown::Write)?;
+            let mut text = String::new();
+            stream.read_to_string(&mut text).map(|_| text)
+        };
+        ask().is_ok_and(|text: String| text.contains(&own))
     }
 
     pub(crate) fn client(&self) -> Client {

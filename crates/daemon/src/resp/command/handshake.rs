@@ -1,6 +1,6 @@
 //! What clients of Redis say to get acquainted, answered in Redis's words: many of them look for those.
 
-use super::{COMMANDS, Done, wrong_arity};
+use super::{COMMANDS, Done, Rate, wrong_arity};
 use crate::fault::Fault;
 use crate::resp::reply::Replies;
 use crate::state::State;
@@ -16,6 +16,8 @@ pub struct Session {
     is_trusted: bool,
     /// Whether it has shown a token.
     is_known: bool,
+    /// What it has throttled at last.
+    pub(super) rate: Option<Rate>,
     /// Whether it has said goodbye.
     pub is_over: bool,
 }
@@ -25,7 +27,7 @@ impl Session {
     pub fn new(is_trusted: bool) -> Session {
         static LAST: AtomicI64 = AtomicI64::new(0);
         let id = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        Session { id, name: Vec::new(), is_trusted, is_known: false, is_over: false }
+        Session { id, name: Vec::new(), is_trusted, is_known: false, rate: None, is_over: false }
     }
 
     /// Whether it may ask for more than to be let in.
