@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
@@ -20,6 +20,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// How long what was sent before the end may take to arrive.
 const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// How long the last reply of a connection has to arrive.
+const PARTING: Duration = Duration::from_secs(1);
 
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -105,6 +108,16 @@ impl Default for Door {
     fn default() -> Door {
         Door { connections: 10_000, per_peer: 1_000, trusts_everybody: false, tls: None }
     }
+}
+
+/// Ends a connection so that the last reply arrives: closed with something unread, it would be reset, and the reply be
+/// lost on the way. Whoever goes on sending is not waited for.
+pub(crate) async fn part<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> io::Result<()> {
+    stream.shutdown().await?;
+    let mut unread = [0; 4096];
+    let drain = async { while stream.read(&mut unread).await.is_ok_and(|read| read > 0) {} };
+    let _ = timeout(PARTING, drain).await;
+    Ok(())
 }
 
 /// Serves connections until `stop`, then lets the ones that are open finish what they have sent.

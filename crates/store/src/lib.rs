@@ -32,6 +32,7 @@
 //! it was [degraded](tollgate::Checked::is_degraded). New connections are made no more than ten times a second, and used
 //! once the store has run every script within the budget, so that one that only reads, has no memory left or is still
 //! loading is not asked. A request that was given up may still have been counted: then a client gets less, never more.
+//! A primary that dies may take with it what its replicas did not hear in time, and so much is then let through again.
 //!
 //! # What the store has to allow
 //!
@@ -41,7 +42,11 @@
 //!
 //! # What this crate does not contain
 //!
-//! Arithmetic of algorithms, rules, a clock. Nor, so far: clusters, and giving back what was taken in the store.
+//! Arithmetic of algorithms, rules, a clock: those are of `tollgate-limit`, `tollgate-rules` and the caller. Nor, so far:
+//! clusters (one server, or a primary that sentinels know), limits that are only brought into line now and then, and giving
+//! back what was taken in the store for a request that did not happen.
+//!
+//! With the feature `tls` connections can be encrypted ([`Config`]).
 
 mod call;
 mod config;

@@ -197,13 +197,18 @@ fn assert_same(call: &Call, reply: &Reply, expected: &[Decision], story: &str) {
     assert_eq!(said, expected, "\n{reply:?}\n{call:?}\n{story}");
 }
 
-fn run_alone(kind: Kind, case: Case, seed: u64, server: &mut (Client, Scripts)) {
+/// One client of one limit, whose requests the store may see up to so many microseconds too early.
+fn run_alone(kind: Kind, case: Case, (seed, back): (u64, u64), server: &mut (Client, Scripts)) {
     let (client, scripts) = server;
     let mut history = History::new(case, seed);
-    let cell = Cell::default();
+    let (cell, mut latest) = (Cell::default(), 0);
     let (mut bytes, mut steps) = (Vec::new(), Vec::new());
     for _ in 0..150 {
         history.pass();
+        latest = history.now.max(latest);
+        if history.random.below(4) == 0 {
+            history.now = history.now.min(latest - history.random.below(back));
+        }
         let (cost, max_wait) = (history.cost(), history.max_wait());
         let ask = Ask { key: key(seed), limit: case.limit, cost, max_wait, says: Says::Refuse };
         let decision = expected(&cell, &ask, history.time());
@@ -231,9 +236,25 @@ fn c3_every_algorithm_decides_in_the_store_as_in_the_library() {
         for case in cases() {
             for _ in 0..6 {
                 seed += 1;
-                run_alone(kind, case, seed, &mut asked);
+                run_alone(kind, case, (seed, 0), &mut asked);
             }
         }
+    }
+}
+
+#[test]
+fn a_clock_that_goes_back_a_little_matters_to_the_store_as_to_the_library() {
+    let server = Server::start(Kind::Redis, &[]);
+    let mut client = server.client();
+    let scripts = Scripts::load(&mut client);
+    let mut asked = (client, scripts);
+    let buckets = ["10 per second", "7 per minute burst 20"].map(|text| (text, Limit::token_bucket(quota(text))));
+    let logs = ["10 per second", "30 per minute"]
+        .map(|text| (text, Limit::rolling_log(quota(text), quota(text).period() / 20, Blocked::Counted)));
+    let plain_logs = ["10 per second", "30 per minute"].map(|text| (text, Limit::sliding_log(quota(text))));
+    let windows = ["10 per second", "30 per minute"].map(|text| (text, Limit::fixed_window(quota(text))));
+    for (seed, (text, limit)) in (700_000..).zip([buckets, logs, plain_logs, windows].concat().repeat(20)) {
+        run_alone(Kind::Redis, case(limit, text), (seed, 1_000_000), &mut asked);
     }
 }
 
@@ -431,6 +452,27 @@ fn whatever_a_store_says_is_an_answer_or_none() {
             let reply = Reply::Array([&time[..], &[passes, fits, text(kept.join(":"))]].concat());
             // What matters is that it comes back.
             let _ = call.read(&reply);
+        }
+    }
+}
+
+#[test]
+fn sums_that_come_out_even_are_carried() {
+    let server = Server::start(Kind::Redis, &[]);
+    let mut client = server.client();
+    let scripts = Scripts::load(&mut client);
+    // At half past a second, half a second's worth: the bucket is full again at a whole second.
+    for (number, text) in (0_u64..).zip(["10 per second", "512 per second", "512 per second burst 1024"]) {
+        let quota = quota(text);
+        let cell = Cell::default();
+        for (step, cost) in [quota.count() / 2, 1, 0, quota.count() / 2].into_iter().enumerate() {
+            let now = 1_800_000_000_500_000 + 250_000 * step as u64;
+            let limit = Limit::token_bucket(quota);
+            let ask = Ask { key: key(800_000 + number), limit, cost, max_wait: None, says: Says::Refuse };
+            let decision = expected(&cell, &ask, Time::from_nanos(now * 1_000));
+            let call = Call::new(vec![ask]).unwrap();
+            client.send(&scripts.command(&call, now));
+            assert_same(&call, &client.reply(), &[decision], text);
         }
     }
 }

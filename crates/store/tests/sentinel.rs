@@ -5,6 +5,7 @@
 mod common;
 
 use common::{Kind, PATIENCE, Server, now};
+use std::path::Path;
 use std::time::Duration;
 use tollgate::{Engine, Request, RuleSet, Source, Time, Value, Verdict};
 use tollgate_store::{Address, Config, Reply, Store, Trouble};
@@ -16,7 +17,7 @@ rules: [{ name: a, key: [user], limits: [1000 per hour], shared: store-exact, on
 
 /// A sentinel that watches a server.
 fn watch(kind: Kind, primary: &Server) -> Server {
-    let file = std::env::temp_dir().join(format!("tollgate-sentinel-{}-{kind:?}.conf", std::process::id()));
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sentinel-{}.conf", primary.address.port()));
     let port = primary.address.port();
     let text = format!(
         "sentinel monitor limits 127.0.0.1 {port} 1\nsentinel down-after-milliseconds limits 300\n\

@@ -5,7 +5,7 @@ use super::quick::{self, End};
 use super::reply::Text;
 use super::watch::{Activity, Kind, Overdue, Patience, Watch, Watched};
 use crate::fault::Fault;
-use crate::listen::{FrontEnd, Peer, Stop};
+use crate::listen::{FrontEnd, Peer, Stop, part};
 use crate::meters::{Meter, Protocol};
 use crate::state::State;
 use http::{Request, Response};
@@ -20,8 +20,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 /// What connections of HTTP/2 begin with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -47,9 +46,6 @@ const KEEP_ALIVE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long a request may take to arrive, or a reply to be read, once it has begun.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// How long the last reply has to arrive.
-const PARTING: Duration = Duration::from_secs(1);
 
 /// Answers over HTTP/1.1 and HTTP/2.
 #[derive(Debug)]
@@ -261,14 +257,4 @@ fn fault(error: &hyper::Error) -> Option<Fault> {
     } else {
         None
     }
-}
-
-/// Ends a connection so that the last reply arrives: closed with something unread, it would be reset, and the reply be
-/// lost on the way. Whoever goes on sending is not waited for.
-async fn part<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> io::Result<()> {
-    stream.shutdown().await?;
-    let mut unread = [0; 4096];
-    let drain = async { while stream.read(&mut unread).await.is_ok_and(|read| read > 0) {} };
-    let _ = timeout(PARTING, drain).await;
-    Ok(())
 }

@@ -135,6 +135,10 @@ fn array(buffer: &[u8]) -> Result<Decoded<'_>, Malformed> {
             None => return Ok(Decoded::Incomplete),
         }
     }
+    // However it came, in pieces or at once.
+    if reader.at > LONGEST_COMMAND {
+        return Err(Malformed::LongCommand);
+    }
     Ok(Decoded::Command(arguments, reader.at))
 }
 

@@ -4,7 +4,7 @@ use super::command::{self, Session};
 use super::decode::{Batch, Decoded, Malformed, Then, decode_batch, unquote};
 use super::reply::Replies;
 use crate::fault::Fault;
-use crate::listen::{FrontEnd, Peer, Stop};
+use crate::listen::{FrontEnd, Peer, Stop, part};
 use crate::meters::{Meter, Protocol};
 use crate::state::State;
 use std::future::poll_fn;
@@ -28,9 +28,6 @@ const WRITE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long a command may take to arrive once it has begun.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(30);
-
-/// How long the last reply has to arrive.
-const PARTING: Duration = Duration::from_secs(1);
 
 /// Answers Redis clients.
 #[derive(Debug)]
@@ -200,16 +197,6 @@ impl Patience {
             self.timer.set(sleep(self.allowed - waited));
         }
     }
-}
-
-/// Ends a connection so that the last reply arrives: closed with something unread, it would be reset, and the reply be
-/// lost on the way. Whoever goes on sending is not waited for.
-async fn part<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> io::Result<()> {
-    stream.shutdown().await?;
-    let mut unread = [0; 4096];
-    let drain = async { while stream.read(&mut unread).await.is_ok_and(|read| read > 0) {} };
-    let _ = timeout(PARTING, drain).await;
-    Ok(())
 }
 
 /// Begins to fetch the bucket that a command is about.

@@ -56,7 +56,6 @@ local function log(key, _, at)
   local function record()
     if cost == 0 then return end
     local tokens = math.min(cost, most)
-    if used == 0 then redis.call('DEL', key) end
     redis.call('ZREMRANGEBYSCORE', key, '-inf', now - period)
     last = used == 0 and now or math.max(last, now)
     sum, used = used == 0 and tokens or sum + tokens, used + tokens
