@@ -83,7 +83,7 @@ struct Entry<'a> {
 struct Override {
     #[serde(alias = "requests_per_unit")]
     requests_per_unit: Option<Small>,
-    unit: Option<Unit>,
+    unit: Unit,
 }
 
 impl Asked<'_> {
@@ -107,7 +107,7 @@ impl Descriptor<'_> {
         if let Some(limit) = &self.limit {
             writer.message(2, |writer| {
                 writer.plain_number(1, limit.requests_per_unit.as_ref().map_or(0, |number| number.0));
-                writer.plain_number(2, limit.unit.as_ref().map_or(0, |unit| unit.0));
+                writer.plain_number(2, limit.unit.0);
             });
         }
         if let Some(hits) = &self.hits_addend {
