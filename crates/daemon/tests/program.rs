@@ -207,6 +207,18 @@ os.execv(sys.argv[1], sys.argv[1:])
 }
 
 #[test]
+fn too_many_open_files_are_waited_out() {
+    let folder = Folder::new();
+    let mut command = Command::new("bash");
+    let serve = format!("ulimit -n 48; exec {TOLLGATE} serve --resp 127.0.0.1:0 --grpc off --http off --log error");
+    let program = Program::spawn(command.args(["-c", &serve]).current_dir(folder.path()));
+    let resp = program.address("RESP");
+    let crowd: Vec<_> = (0..100).map(|_| std::net::TcpStream::connect(resp).unwrap()).collect();
+    drop(crowd);
+    assert_eq!(redis_cli(resp, &["PING"]), "PONG\n");
+}
+
+#[test]
 fn a_unix_socket_is_opened_and_tidied_away() {
     let folder = Folder::new();
     let mut program = Program::start(folder.path(), &["--resp-socket", "tollgate.sock"]);
