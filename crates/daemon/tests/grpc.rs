@@ -20,5 +20,5 @@ mod rls;
 mod server;
 #[path = "grpc/tools.rs"]
 mod tools;
-#[path = "grpc/venv.rs"]
+#[path = "common/venv.rs"]
 mod venv;

@@ -5,7 +5,7 @@
 mod common;
 #[path = "http/server.rs"]
 mod server;
-#[path = "grpc/venv.rs"]
+#[path = "common/venv.rs"]
 mod venv;
 
 use serde_json::Value;

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod common;
-#[path = "grpc/venv.rs"]
+#[path = "common/venv.rs"]
 mod venv;
 
 use common::{Daemon, PATIENCE};

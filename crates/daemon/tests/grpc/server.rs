@@ -1,21 +1,25 @@
 //! A server within the test, and a client that is not ours.
 
+#[path = "../common/within.rs"]
+mod within;
+
 use prost::Message;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use tollgate::{Clock, ManualClock, RuleSet, Source, Tollgate};
+use tollgate::ManualClock;
 use tollgate_daemon::State;
-use tollgate_daemon::access::Access;
 use tollgate_daemon::grpc::GrpcServer;
-use tollgate_daemon::listen::{Door, FrontEnd, Listener, Peer, Stop, Stopper, listen};
+use tollgate_daemon::listen::{Door, FrontEnd, Listener, Stop, Stopper, listen};
 use tollgate_daemon::meters::{Meter, Protocol};
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
 use tonic_prost::ProstCodec;
+use within::Suspicious;
+pub(crate) use within::state;
 
 pub(crate) const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
@@ -26,31 +30,6 @@ pub(crate) struct Server {
     pub(crate) hands: ManualClock,
     pub(crate) stopper: Stopper,
     pub(crate) running: JoinHandle<()>,
-}
-
-/// One that takes everybody for a stranger.
-struct Suspicious(GrpcServer);
-
-impl FrontEnd for Suspicious {
-    async fn serve<S>(&self, stream: S, peer: Peer, stop: Stop)
-    where
-        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
-    {
-        self.0.serve(stream, Peer { is_trusted: false, ..peer }, stop).await;
-    }
-
-    fn meter(&self) -> &Meter {
-        self.0.meter()
-    }
-}
-
-/// What all front ends share, by these rules, at half a minute past.
-pub(crate) fn state(rules: &str, tokens: &[&str]) -> (Arc<State>, ManualClock) {
-    let (clock, hands) = Clock::manual();
-    hands.advance(Duration::from_secs(1_800_000_030));
-    let rules = RuleSet::parse(&[Source::new("rules.yaml", rules)]).unwrap();
-    let tollgate = Tollgate::builder().clock(clock).build(rules);
-    (Arc::new(State::new(tollgate, 1000, Access::new(tokens))), hands)
 }
 
 impl Server {

@@ -2,22 +2,24 @@
 
 #![allow(dead_code, reason = "no test uses all of it")]
 
+#[path = "../common/within.rs"]
+mod within;
+
 use crate::common::{connect, exchange, read_all};
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
-use tollgate::{Clock, ManualClock, RuleSet, Source, Tollgate};
+use tollgate::ManualClock;
 use tollgate_daemon::State;
-use tollgate_daemon::access::Access;
 use tollgate_daemon::http::HttpServer;
-use tollgate_daemon::listen::{Door, FrontEnd, Listener, Peer, Stop, Stopper, listen};
+use tollgate_daemon::listen::{Door, FrontEnd, Listener, Stop, Stopper, listen};
 use tollgate_daemon::meters::{Meter, Protocol};
+use within::{Suspicious, state};
 
 /// Two requests an hour for each address, and others by their own rules.
 pub(crate) const RULES: &str = r#"
@@ -42,27 +44,6 @@ pub(crate) struct Server {
     pub(crate) runtime: Runtime,
 }
 
-/// One that takes everybody for a stranger.
-struct Suspicious(HttpServer);
-
-impl FrontEnd for Suspicious {
-    async fn serve<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(&self, stream: S, peer: Peer, stop: Stop) {
-        self.0.serve(stream, Peer { is_trusted: false, ..peer }, stop).await;
-    }
-
-    fn meter(&self) -> &Meter {
-        self.0.meter()
-    }
-}
-
-fn state(tokens: &[&str]) -> (Arc<State>, ManualClock) {
-    let (clock, hands) = Clock::manual();
-    hands.advance(Duration::from_secs(1_800_000_030));
-    let rules = RuleSet::parse(&[Source::new("rules.yaml", RULES)]).unwrap();
-    let tollgate = Tollgate::builder().clock(clock).build(rules);
-    (Arc::new(State::new(tollgate, 1000, Access::new(tokens))), hands)
-}
-
 impl Server {
     pub(crate) fn start() -> Server {
         Server::start_patient(Duration::from_secs(60), Duration::from_secs(10))
@@ -70,13 +51,13 @@ impl Server {
 
     /// One that waits so long for a request, and so long for its rest.
     pub(crate) fn start_patient(idle: Duration, rest: Duration) -> Server {
-        let (state, hands) = state(&[]);
+        let (state, hands) = state(RULES, &[]);
         Server::run(HttpServer::new(Arc::clone(&state), idle).with_patience(rest), state, hands)
     }
 
     /// One that wants to see a token.
     pub(crate) fn start_suspicious(token: &str) -> Server {
-        let (state, hands) = state(&[token]);
+        let (state, hands) = state(RULES, &[token]);
         let server = HttpServer::new(Arc::clone(&state), Duration::from_secs(60));
         Server::run(Suspicious(server), state, hands)
     }
