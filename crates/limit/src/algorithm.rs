@@ -105,6 +105,14 @@ pub(crate) trait Algorithm {
     /// How many of the tokens of a booking can still be given back without breaking the bound on bursts.
     fn unserved(&self, state: &Self::State, booking: &Booking, now: Time) -> Unserved;
 
+    /// The state in which so many tokens are missing to full; more than the limit are owed.
+    fn lacking(&self, tokens: f64, now: Time) -> Self::State {
+        let mut state = Self::State::default();
+        // The cast is exact where it matters, and stays within range where it is not.
+        self.charge(&mut state, tokens.ceil() as u64, now);
+        state
+    }
+
     /// The state in which so many tokens are available; negative ones are owed.
     fn holding(&self, tokens: i64, now: Time) -> Self::State {
         let mut state = Self::State::default();
@@ -300,6 +308,29 @@ impl Ask for Hold {
     }
 
     fn moved(self) {}
+}
+
+/// Makes so many tokens missing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lack(pub(crate) f64);
+
+impl Ask for Lack {
+    type Answer = Decision;
+
+    fn ask<A: Algorithm>(self, algorithm: &A, state: &mut A::State, now: Time) -> Decision {
+        if !is_too_late(now) {
+            *state = algorithm.lacking(self.0, now);
+        }
+        Op::Peek(0).ask(algorithm, state, now)
+    }
+
+    fn is_reset(self) -> bool {
+        true
+    }
+
+    fn moved(self) -> Decision {
+        Op::Reset.moved()
+    }
 }
 
 impl Op {

@@ -7,7 +7,7 @@ mod wide;
 
 use crate::algorithm::sliding_window::SlidingWindow;
 use crate::algorithm::token_bucket::PlainBucket;
-use crate::algorithm::{Allow, Ask, Change, Hold, Op, PutBack, TakeOut};
+use crate::algorithm::{Allow, Ask, Change, Hold, Lack, Op, PutBack, TakeOut};
 use crate::decision::Decision;
 use crate::limit::{Limit, Shape, Transition};
 use crate::pace::is_too_late;
@@ -247,6 +247,25 @@ impl Table {
         let hash = self.hash(key);
         // Not while it is being carried over: what is half here and half there cannot be given back to either.
         self.refunds(hash).alone(|| self.ask(hash, limit, PutBack(tokens), now))
+    }
+
+    /// Makes so many tokens of a client's missing to full, also parts of them, whatever it had before: others know better.
+    /// More than the limit are owed, up to what debts can be.
+    ///
+    /// ```
+    /// use std::hash::RandomState;
+    /// use std::time::Duration;
+    /// use tollgate_limit::{Capacity, Limit, Op, Table, Time};
+    ///
+    /// let table = Table::new(Capacity::Keys(10_000), &RandomState::new());
+    /// let limit = Limit::token_bucket("2 per second".parse()?);
+    /// assert_eq!(table.bring_into_line("alice", &limit, 2.5, Time::ZERO).remaining, 0);
+    /// let next = table.decide("alice", &limit, Op::Take(1), Time::ZERO);
+    /// assert_eq!(next.retry_after(), Some(Duration::from_millis(750)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn bring_into_line<K: Hash + ?Sized>(&self, key: &K, limit: &Limit, missing: f64, now: Time) -> Decision {
+        self.ask(self.hash(key), limit, Lack(missing), now)
     }
 
     /// Takes what a client has spent of one limit over to another, under which it has another key. Nothing is taken

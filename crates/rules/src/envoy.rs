@@ -7,7 +7,8 @@ use crate::check::fields::{LONGEST_NAME, list, name, number, shorten, text, unkn
 use crate::descriptors::composite;
 use crate::mistake::Report;
 use crate::model::{
-    Amount, Cost, Entry, Identity, LimitRule, Limits, Namespace, NoMatch, OnFailure, Over, Rule, Selector, Shared, Then,
+    Amount, Cost, Entry, ErrorBudget, Identity, LimitRule, Limits, Namespace, NoMatch, OnFailure, Over, Rule, Selector,
+    Shared, Then,
 };
 use crate::yaml::{Node, Value};
 use std::collections::{HashMap, HashSet};
@@ -230,6 +231,7 @@ impl<'a, 'r> Reader<'a, 'r> {
             over,
             on_failure: OnFailure::default(),
             shared: Shared::Local,
+            error_budget: ErrorBudget::default(),
             headers: None,
             replaces: Vec::new(),
             quota_mode,

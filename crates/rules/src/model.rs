@@ -85,6 +85,8 @@ pub struct Rule {
     pub on_failure: OnFailure,
     /// Who counts together.
     pub shared: Shared,
+    /// How far hosts that count together may be out.
+    pub error_budget: ErrorBudget,
     /// Which headers tell clients about it; the namespace's unless set.
     pub headers: Option<Dialect>,
     /// Rules that do not apply to requests to which this one does.
@@ -270,6 +272,34 @@ pub enum Shared {
     StoreExact,
     /// All hosts; each takes tokens from Redis or Valkey in advance.
     StoreLease,
+}
+
+/// What hosts may hide from each other of what they let through, all of them together, as a share of the limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ErrorBudget(f64);
+
+impl ErrorBudget {
+    /// From 0 to 100.
+    pub fn from_percent(percent: f64) -> Option<ErrorBudget> {
+        (0.0..=100.0).contains(&percent).then_some(ErrorBudget(percent))
+    }
+
+    /// From 0 to 100.
+    pub fn percent(self) -> f64 {
+        self.0
+    }
+}
+
+impl Default for ErrorBudget {
+    fn default() -> ErrorBudget {
+        ErrorBudget(5.0)
+    }
+}
+
+impl fmt::Display for ErrorBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", self.0)
+    }
 }
 
 /// The names that rules know these values by.

@@ -5,8 +5,8 @@ use crate::identity::{EncodedSlash, PathForm};
 use crate::limits::compact;
 use crate::model::names::name_of;
 use crate::model::{
-    Condition, Cost, Entry, Identity, LimitRule, Limits, Namespace, NoMatch, OnFailure, Over, Override, Rule, RuleSet,
-    Selector, Shared, Then, names,
+    Condition, Cost, Entry, ErrorBudget, Identity, LimitRule, Limits, Namespace, NoMatch, OnFailure, Over, Override,
+    Rule, RuleSet, Selector, Shared, Then, names,
 };
 use crate::pattern::Pattern;
 use serde_json::{Map, Value, json};
@@ -72,6 +72,7 @@ fn rule(out: &mut String, rule: &Rule) {
     add("over", rule.over != Over::DEFAULT, &over(rule.over));
     add("on_failure", rule.on_failure != OnFailure::default(), &name_of(&names::ON_FAILURE, &rule.on_failure));
     add("shared", rule.shared != Shared::default(), &name_of(&names::SHARED, &rule.shared));
+    add("error_budget", rule.error_budget != ErrorBudget::default(), &rule.error_budget);
     if let Some(headers) = &rule.headers {
         add("headers", true, &name_of(&Dialect::NAMES, headers));
     }

@@ -148,12 +148,17 @@ fn rule_field(name: &str) -> Value {
         "over" => over(),
         "on_failure" => choice(&names::ON_FAILURE),
         "shared" => choice(&names::SHARED),
+        "error_budget" => percent(),
         "headers" => choice(&Dialect::NAMES),
         "replaces" => list("name"),
         "quota_mode" => flag(),
         "metadata" => true.into(),
         _ => Value::Null,
     }
+}
+
+fn percent() -> Value {
+    json!({ "type": "string", "pattern": "^\\s*[0-9.]+\\s*%\\s*$", "examples": ["5%", "0.5%"] })
 }
 
 fn over() -> Value {

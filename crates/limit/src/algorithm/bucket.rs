@@ -130,6 +130,13 @@ impl<R: BucketRule> Algorithm for R {
         }
     }
 
+    /// Also parts of tokens, since to whoever waits for the next one it matters how much of it is there.
+    fn lacking(&self, tokens: f64, now: Time) -> u64 {
+        let bucket = Bucket::at(self.pace(), 0, now);
+        let owed = (tokens * bucket.pace.token as f64).ceil() as u64;
+        bucket.word(owed.min(bucket.pace.deepest))
+    }
+
     #[inline(always)]
     fn reset_after(&self, word: &u64, now: Time) -> Duration {
         let bucket = Bucket::at(self.pace(), *word, now);

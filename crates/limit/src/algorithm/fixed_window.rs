@@ -58,7 +58,7 @@ impl FixedWindow {
         }
     }
 
-    fn span(&self, now: Time) -> Span {
+    pub(crate) fn span(&self, now: Time) -> Span {
         match self.frame {
             Frame::Every(period) => Span { start: now.as_nanos() / period * period, length: period },
             Frame::Calendar(calendar) => calendar.span(now),
@@ -66,11 +66,15 @@ impl FixedWindow {
     }
 
     fn counter(&self, window: Span) -> Counter {
-        let hold = match self.frame {
+        Counter::new(self.limit, self.ticks(), window, nanos(self.longest()))
+    }
+
+    /// How long its windows are at the most.
+    pub(crate) const fn longest(&self) -> Duration {
+        Duration::from_nanos(match self.frame {
             Frame::Every(period) => period,
             Frame::Calendar(calendar) => calendar.lengths().1,
-        };
-        Counter::new(self.limit, self.ticks(), window, hold)
+        })
     }
 
     pub(crate) fn current(&self, now: Time) -> Counter {

@@ -11,6 +11,7 @@ mod overflow;
 mod quota_text;
 mod rate;
 mod refunds;
+mod shared;
 mod waits;
 
 use proptest::test_runner::{Config, FileFailurePersistence};

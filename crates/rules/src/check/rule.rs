@@ -6,15 +6,17 @@ use crate::Dialect;
 use crate::identity::parse_address;
 use crate::limits;
 use crate::mistake::{Place, Report, Source};
+use crate::model::names::name_of;
 use crate::model::{
-    Condition, Cost, Entry, Identity, LimitRule, Limits, Over, Override, Rule, Selector, Then, Tiers, names,
+    Amount, Condition, Cost, Entry, ErrorBudget, Identity, LimitRule, Limits, Over, Override, Rule, Selector, Shared,
+    Then, Tiers, names,
 };
 use crate::yaml::{Name, Node, Value};
 use std::collections::HashMap;
 use std::time::Duration;
 use tollgate_limit::parse_duration;
 
-pub(crate) const FIELDS: [&str; 18] = [
+pub(crate) const FIELDS: [&str; 19] = [
     "name",
     "description",
     "match",
@@ -29,6 +31,7 @@ pub(crate) const FIELDS: [&str; 18] = [
     "over",
     "on_failure",
     "shared",
+    "error_budget",
     "headers",
     "replaces",
     "quota_mode",
@@ -153,6 +156,7 @@ fn read(node: &Node, identity: &Identity, report: &mut Report<'_>) -> Option<Rul
             .and_then(|node| named(node, &names::ON_FAILURE, report))
             .unwrap_or_default(),
         shared: fields.get("shared", report).and_then(|node| named(node, &names::SHARED, report)).unwrap_or_default(),
+        error_budget: fields.get("error_budget", report).and_then(|node| percent(node, report)).unwrap_or_default(),
         headers: fields.get("headers", report).and_then(|node| named(node, &Dialect::NAMES, report)),
         replaces: replaces(&fields, name.as_deref(), report),
         quota_mode: fields.get("quota_mode", report).and_then(|node| truth(node, report)).unwrap_or(false),
@@ -163,7 +167,40 @@ fn read(node: &Node, identity: &Identity, report: &mut Report<'_>) -> Option<Rul
         tiers,
         overrides: overrides.unwrap_or_default(),
     };
+    adds_up(&rule, &fields, report);
     Some(rule)
+}
+
+/// What hosts spend by themselves must add up to what was spent.
+fn adds_up(rule: &Rule, fields: &Fields<'_>, report: &mut Report<'_>) {
+    let Some(node) = fields.get("shared", report) else { return };
+    if !matches!(rule.shared, Shared::Store | Shared::StoreLease) {
+        return;
+    }
+    let tiers = rule.tiers.iter().flat_map(|tiers| &tiers.tiers).map(|(_, limits)| limits);
+    let all = std::iter::once(&rule.limits).chain(tiers).chain(rule.overrides.iter().map(|other| &other.limits));
+    let mut amounts = all.flat_map(|limits| match limits {
+        Limits::Each(limits) => limits.as_slice(),
+        Limits::Unlimited => &[],
+    });
+    let apart = |limit: &&LimitRule| matches!(&limit.amount, Amount::Limit { limit, .. } if !limit.adds_up());
+    if let Some(limit) = amounts.find(apart) {
+        let shared = name_of(&names::SHARED, &rule.shared);
+        let what = format!("hosts cannot share `{}` by `{shared}`", shorten(&limit.amount.to_string()));
+        let help =
+            "it matters when each of them let requests through; write `store-exact`, or limit by a bucket or a window";
+        report.wrong(node.place, what, help);
+    }
+}
+
+/// A share, as in `5%`.
+fn percent(node: &Node, report: &mut Report<'_>) -> Option<ErrorBudget> {
+    let written = node.text().and_then(|text| text.trim().strip_suffix('%'));
+    let budget = written.and_then(|percent| ErrorBudget::from_percent(percent.trim_end().parse().ok()?));
+    if budget.is_none() {
+        report.wrong(node.place, "this is no share of a limit", "write a percentage from 0% to 100%, as in `2.5%`");
+    }
+    budget
 }
 
 fn selector(fields: &Fields<'_>, identity: &Identity, report: &mut Report<'_>) -> Option<Selector> {

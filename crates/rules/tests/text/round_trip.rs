@@ -148,7 +148,8 @@ fn optional() -> impl Strategy<Value = Vec<String>> {
         field("then", words(&["continue", "stop"]).boxed()),
         field("over", over.boxed()),
         field("on_failure", words(&["allow", "local", "refuse"]).boxed()),
-        field("shared", words(&["local", "cluster", "store", "store-exact", "store-lease"]).boxed()),
+        field("shared", words(&["local", "cluster", "store-exact"]).boxed()),
+        field("error_budget", words(&["0%", "2.5%", "100%"]).boxed()),
         field(
             "headers",
             words(&["draft-11", "draft-7", "draft-6", "x-ratelimit", "x-ratelimit-epoch", "none"]).boxed(),
