@@ -5,5 +5,7 @@ pub mod memory;
 pub mod report;
 pub mod rules;
 pub mod server;
+#[cfg(feature = "store")]
+pub mod store;
 pub mod timing;
 pub mod workload;

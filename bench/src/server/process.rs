@@ -45,10 +45,19 @@ impl Server {
 
     /// Processor time of each of its threads so far, in nanoseconds.
     pub fn processor_time(&self) -> Vec<(String, u64)> {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id()));
-        let tasks = tasks.into_iter().flatten().flatten();
-        tasks.filter_map(|task| Some((task.file_name().into_string().ok()?, on_processor(&task.path())?))).collect()
+        threads_time(&self.child.id().to_string())
     }
+}
+
+/// The same of this process.
+pub fn own_processor_time() -> Vec<(String, u64)> {
+    threads_time("self")
+}
+
+fn threads_time(process: &str) -> Vec<(String, u64)> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task"));
+    let tasks = tasks.into_iter().flatten().flatten();
+    tasks.filter_map(|task| Some((task.file_name().into_string().ok()?, on_processor(&task.path())?))).collect()
 }
 
 /// The first number of `schedstat`: nanoseconds on a processor, in the kernel or out of it.

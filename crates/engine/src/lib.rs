@@ -46,6 +46,8 @@ mod keyed;
 mod limiter;
 mod live;
 pub mod problem;
+#[cfg(feature = "redis")]
+mod sharing;
 pub mod stats;
 #[cfg(feature = "tower")]
 pub mod tower;

@@ -5,7 +5,6 @@ use crate::resp::{Command, Reply};
 use crate::script::{BUCKETS, LIMITS, Script};
 use std::fmt;
 use std::time::Duration;
-use tollgate::Question;
 use tollgate_limit::kept::{
     Asked, BucketTerms, Kept, LogTerms, SlidingTerms, Terms, UnitClock, WarmUpTerms, WindowFrame, WindowTerms,
 };
@@ -41,18 +40,6 @@ pub enum Says {
     Quota,
     /// Nothing, it is only told.
     Shadow,
-}
-
-impl From<&Question> for Ask {
-    fn from(question: &Question) -> Ask {
-        let says = match (question.is_shadow, question.is_quota_mode) {
-            (true, _) => Says::Shadow,
-            (false, true) => Says::Quota,
-            (false, false) => Says::Refuse,
-        };
-        let Question { limit, cost, max_wait, .. } = *question;
-        Ask { key: Fingerprint::new(question.limit_id, &question.client), limit, cost, max_wait, says }
-    }
 }
 
 /// All limits of one request, asked by one script: all of them are taken or none.

@@ -40,10 +40,25 @@ struct State {
     lost: Arc<Notify>,
 }
 
-/// A command and who waits for the reply.
+/// Commands and who waits for the reply.
 #[derive(Debug)]
 struct Exchange {
-    command: Vec<u8>,
+    commands: Commands,
+    reply: oneshot::Sender<Reply>,
+}
+
+/// What is sent in one piece, so that nothing of anybody else comes between.
+#[derive(Debug)]
+pub(crate) struct Commands {
+    pub(crate) bytes: Vec<u8>,
+    /// How many replies come before the one that is waited for.
+    pub(crate) unwanted: usize,
+}
+
+/// Somebody who waits for a reply after so many others.
+#[derive(Debug)]
+struct Awaited {
+    unwanted: usize,
     reply: oneshot::Sender<Reply>,
 }
 
@@ -65,11 +80,11 @@ impl Connection {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Sends a command. `None` if there never will be a reply.
-    pub(crate) async fn ask(&self, command: Vec<u8>) -> Option<Reply> {
+    /// Sends commands, and waits for the reply to the last. `None` if there never will be one.
+    pub(crate) async fn ask(&self, commands: Commands) -> Option<Reply> {
         let _waiting = Waiting::new(&self.waiting);
         let (reply, answered) = oneshot::channel();
-        self.commands.try_send(Exchange { command, reply }).ok()?;
+        self.commands.try_send(Exchange { commands, reply }).ok()?;
         answered.await.ok()
     }
 
@@ -165,13 +180,13 @@ async fn send(writer: &mut WriteHalf<Stream>, bytes: &[u8]) -> io::Result<usize>
 fn queue(
     first: Exchange,
     unwritten: &mut BytesMut,
-    waiting: &mut VecDeque<oneshot::Sender<Reply>>,
+    waiting: &mut VecDeque<Awaited>,
     commands: &mut mpsc::Receiver<Exchange>,
 ) {
     let mut next = Some(first);
-    while let Some(Exchange { command, reply }) = next {
-        unwritten.extend_from_slice(&command);
-        waiting.push_back(reply);
+    while let Some(Exchange { commands: Commands { bytes, unwanted }, reply }) = next {
+        unwritten.extend_from_slice(&bytes);
+        waiting.push_back(Awaited { unwanted, reply });
         next = if unwritten.len() < MOST_UNWRITTEN { commands.try_recv().ok() } else { None };
     }
 }
@@ -179,10 +194,15 @@ fn queue(
 /// The other side says what nobody asked.
 struct Unasked;
 
-fn answer(unread: &mut BytesMut, waiting: &mut VecDeque<oneshot::Sender<Reply>>) -> Result<(), Unasked> {
+fn answer(unread: &mut BytesMut, waiting: &mut VecDeque<Awaited>) -> Result<(), Unasked> {
     while let Some(reply) = take_reply(unread).map_err(|_| Unasked)? {
-        // Who has stopped waiting does not want it any more.
-        let _ = waiting.pop_front().ok_or(Unasked)?.send(reply);
+        let first = waiting.front_mut().ok_or(Unasked)?;
+        if first.unwanted > 0 {
+            first.unwanted -= 1;
+        } else if let Some(first) = waiting.pop_front() {
+            // Who has stopped waiting does not want it any more.
+            let _ = first.reply.send(reply);
+        }
     }
     Ok(())
 }

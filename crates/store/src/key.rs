@@ -1,5 +1,6 @@
 //! The names of keys. Nothing that a client sends is in them, only its fingerprint.
 
+use crate::slots::{slot_of, slot_of_tag};
 use sha2::{Digest, Sha256};
 
 /// Letters that need no escape anywhere.
@@ -7,6 +8,9 @@ const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 
 /// Letters of a tag: sixteen tags for each slot of a cluster. With more the names would take more memory.
 const TAG_LETTERS: u32 = 3;
+
+/// How many tags there are.
+pub(crate) const TAGS: u32 = 64_u32.pow(TAG_LETTERS);
 
 /// Which state of which limit: a hash of 128 bits, the same on every host.
 ///
@@ -37,10 +41,24 @@ impl Fingerprint {
         let mut name = String::with_capacity(prefix.len() + 27);
         name.push_str(prefix);
         name.push('{');
-        name.extend(letters(self.client, TAG_LETTERS));
+        name.extend(letters(self.client, TAG_LETTERS).map(char::from));
         name.push('}');
-        name.extend(letters(self.state, 22));
+        name.extend(letters(self.state, 22).map(char::from));
         name
+    }
+
+    /// One that no client has, by the number of its tag.
+    pub(crate) fn of_nobody(tag: u32, state: u32) -> Fingerprint {
+        Fingerprint { client: tag.into(), state: state.into() }
+    }
+
+    /// The slot of a cluster that the key is in.
+    pub(crate) fn slot(&self, prefix: &str) -> u16 {
+        // Braces of the prefix come first.
+        if prefix.contains('{') {
+            return slot_of(self.name(prefix).as_bytes());
+        }
+        slot_of_tag(letters(self.client, TAG_LETTERS))
     }
 
     /// Evenly distributed bits.
@@ -54,8 +72,30 @@ fn half(hash: &Sha256) -> u128 {
     hash.clone().finalize().iter().take(16).fold(0, |bits, byte| bits << 8 | u128::from(*byte))
 }
 
-fn letters(bits: u128, count: u32) -> impl Iterator<Item = char> {
-    (0..count)
-        .filter_map(move |place| LETTERS.get((bits >> (6 * place)) as usize & 63))
-        .map(|letter| char::from(*letter))
+fn letters(bits: u128, count: u32) -> impl Iterator<Item = u8> {
+    (0..count).filter_map(move |place| LETTERS.get((bits >> (6 * place)) as usize & 63)).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_in_the_slot_that_its_name_says() {
+        for number in 0_u64..1_000 {
+            let key = Fingerprint::new(number, &number.to_be_bytes());
+            for prefix in ["tg:", "", "{a}:", "a{b:", "}{"] {
+                assert_eq!(key.slot(prefix), slot_of(key.name(prefix).as_bytes()), "{}", key.name(prefix));
+            }
+        }
+    }
+
+    #[test]
+    fn there_are_tags_for_every_slot() {
+        let mut found = vec![false; usize::from(crate::slots::SLOTS)];
+        for tag in 0..TAGS {
+            found[usize::from(Fingerprint::of_nobody(tag, 0).slot("tg:"))] = true;
+        }
+        assert!(found.iter().all(|found| *found));
+    }
 }

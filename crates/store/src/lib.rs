@@ -4,8 +4,8 @@
 //! trip, all or nothing, by the store's own clock. So it matters neither how a balancer spreads requests over hosts
 //! nor whether the clocks of those are right: not one token more than the limit is let through.
 //!
-//! [`Store::check`] is for services that embed an [`Engine`](tollgate::Engine). Whoever has a connection of another kind
-//! takes [`Call`], which says what to send and what the reply means, and no more.
+//! Services use it through the crate `tollgate` with its feature `redis`. [`Store::ask`] is what that stands on; whoever
+//! has a connection of another kind takes [`Call`], which says what to send and what the reply means, and no more.
 //!
 //! # What the scripts keep
 //!
@@ -29,7 +29,7 @@
 //!
 //! No decision waits for longer than its [budget](Config::budget). A connection that fails three times in a row is given
 //! up, and while there is none nobody waits at all: each rule does what its `on_failure` says, and the verdict says that
-//! it was [degraded](tollgate::Checked::is_degraded). New connections are made no more than ten times a second, and used
+//! it was degraded. New connections are made no more than ten times a second, and used
 //! once the store has run every script within the budget, so that one that only reads, has no memory left or is still
 //! loading is not asked. A request that was given up may still have been counted: then a client gets less, never more.
 //! A primary that dies may take with it what its replicas did not hear in time, and so much is then let through again.
@@ -56,6 +56,7 @@ mod key;
 mod refusals;
 mod resp;
 mod script;
+mod slots;
 mod stats;
 mod store;
 mod stream;
@@ -69,4 +70,4 @@ pub use key::Fingerprint;
 pub use resp::{Malformed, Reply};
 pub use script::{BUCKETS, LIMITS, Script};
 pub use stats::Snapshot;
-pub use store::Store;
+pub use store::{Store, Told};

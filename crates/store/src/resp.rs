@@ -3,9 +3,9 @@
 use bytes::{Buf, BytesMut};
 use std::fmt;
 
-/// Replies to our scripts are far smaller. Whoever sends more is no store of ours.
+/// Replies to our scripts are far smaller, and the map of a cluster is. Whoever sends more is no store of ours.
 const LONGEST_REPLY: usize = 1 << 20;
-const MOST_ELEMENTS: usize = 4_096;
+const MOST_ELEMENTS: usize = 16_384;
 const DEEPEST: usize = 8;
 
 /// What the store says.
@@ -35,17 +35,34 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Takes the next reply out of what has come; `None` while it is not all there.
-pub(crate) fn take_reply(input: &mut BytesMut) -> Result<Option<Reply>, Malformed> {
-    let mut reader = Reader { bytes: input, at: 0 };
-    let reply = reader.reply(DEEPEST)?;
-    let read = reader.at;
-    if reply.is_some() {
-        input.advance(read);
-    } else if input.len() > LONGEST_REPLY {
-        return Err(Malformed);
+/// Takes the next reply out of what has come; `None` while it is not all there. Either version of the protocol is
+/// understood: maps and sets come as arrays, and what the store says without having been asked is left out.
+///
+/// # Errors
+/// It is neither version, or larger than anything that our scripts answer.
+pub fn take_reply(input: &mut BytesMut) -> Result<Option<Reply>, Malformed> {
+    loop {
+        let mut reader = Reader { bytes: input, at: 0 };
+        let frame = reader.frame(DEEPEST)?;
+        let read = reader.at;
+        match frame {
+            Some(frame) => {
+                input.advance(read);
+                if let Frame::Reply(reply) = frame {
+                    return Ok(Some(reply));
+                }
+            }
+            None if input.len() > LONGEST_REPLY => return Err(Malformed),
+            None => return Ok(None),
+        }
     }
-    Ok(reply)
+}
+
+/// Something that the store says.
+enum Frame {
+    Reply(Reply),
+    /// What nobody asked, or what is only said about the reply that follows.
+    Aside,
 }
 
 struct Reader<'a> {
@@ -54,30 +71,37 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn reply(&mut self, depth: usize) -> Result<Option<Reply>, Malformed> {
+    fn frame(&mut self, depth: usize) -> Result<Option<Frame>, Malformed> {
         let Some(line) = self.line() else { return Ok(None) };
         let (kind, rest) = line.split_first().ok_or(Malformed)?;
-        let text = || String::from_utf8_lossy(rest).into_owned();
-        Ok(Some(match kind {
-            b':' => Reply::Integer(number(rest)?),
-            b'+' | b',' | b'#' => Reply::Text(rest.to_vec()),
-            b'-' => Reply::Error(text()),
-            b'_' => Reply::Null,
-            b'$' => return self.bulk(number(rest)?),
-            b'*' => return self.array(number(rest)?, depth),
+        let reply = match kind {
+            b':' => Some(Reply::Integer(number(rest)?)),
+            b'+' | b',' | b'(' => Some(Reply::Text(rest.to_vec())),
+            b'#' => Some(Reply::Integer(i64::from(truth(rest)?))),
+            b'-' => Some(Reply::Error(String::from_utf8_lossy(rest).into_owned())),
+            b'_' => Some(Reply::Null),
+            b'$' => self.bulk(number(rest)?)?.map(|bytes| bytes.map_or(Reply::Null, Reply::Text)),
+            b'=' => self.bulk(number(rest)?)?.map(|bytes| bytes.map_or(Reply::Null, verbatim)),
+            b'!' => self.bulk(number(rest)?)?.map(|bytes| bytes.map_or(Reply::Null, error)),
+            b'*' | b'~' => self.array(number(rest)?, depth)?,
+            b'%' => self.array(pairs(rest)?, depth)?,
+            b'>' => return Ok(self.array(number(rest)?, depth)?.map(|_| Frame::Aside)),
+            b'|' => return Ok(self.array(pairs(rest)?, depth)?.map(|_| Frame::Aside)),
             _ => return Err(Malformed),
-        }))
+        };
+        Ok(reply.map(Frame::Reply))
     }
 
-    fn bulk(&mut self, length: i64) -> Result<Option<Reply>, Malformed> {
+    /// So many bytes, which may be none at all.
+    fn bulk(&mut self, length: i64) -> Result<Option<Option<Vec<u8>>>, Malformed> {
         if length == -1 {
-            return Ok(Some(Reply::Null));
+            return Ok(Some(None));
         }
         let length = usize::try_from(length).ok().filter(|length| *length <= LONGEST_REPLY).ok_or(Malformed)?;
         let Some(bytes) = self.bytes.get(self.at..self.at + length + 2) else { return Ok(None) };
         let text = bytes.strip_suffix(b"\r\n").ok_or(Malformed)?;
         self.at += length + 2;
-        Ok(Some(Reply::Text(text.to_vec())))
+        Ok(Some(Some(text.to_vec())))
     }
 
     fn array(&mut self, length: i64, depth: usize) -> Result<Option<Reply>, Malformed> {
@@ -87,9 +111,12 @@ impl Reader<'_> {
         let length = usize::try_from(length).ok().filter(|length| *length <= MOST_ELEMENTS).ok_or(Malformed)?;
         let depth = depth.checked_sub(1).ok_or(Malformed)?;
         let mut elements = Vec::new();
-        for _ in 0..length {
-            let Some(element) = self.reply(depth)? else { return Ok(None) };
-            elements.push(element);
+        while elements.len() < length {
+            match self.frame(depth)? {
+                Some(Frame::Reply(element)) => elements.push(element),
+                Some(Frame::Aside) => {}
+                None => return Ok(None),
+            }
         }
         Ok(Some(Reply::Array(elements)))
     }
@@ -101,6 +128,28 @@ impl Reader<'_> {
         self.at += end + 2;
         rest.get(..end).map(<[u8]>::to_vec)
     }
+}
+
+fn truth(letter: &[u8]) -> Result<bool, Malformed> {
+    match letter {
+        b"t" => Ok(true),
+        b"f" => Ok(false),
+        _ => Err(Malformed),
+    }
+}
+
+/// Text after a word about its form, which is of no use here.
+fn verbatim(bytes: Vec<u8>) -> Reply {
+    Reply::Text(bytes.get(4..).map(<[u8]>::to_vec).unwrap_or(bytes))
+}
+
+fn error(bytes: Vec<u8>) -> Reply {
+    Reply::Error(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// How many elements a map has: two for each of its keys.
+fn pairs(digits: &[u8]) -> Result<i64, Malformed> {
+    number(digits)?.checked_mul(2).filter(|elements| *elements >= 0).ok_or(Malformed)
 }
 
 fn number(digits: &[u8]) -> Result<i64, Malformed> {
@@ -162,11 +211,44 @@ mod tests {
     }
 
     #[test]
+    fn the_newer_protocol_is_understood_and_what_nobody_asked_is_left_out() {
+        let text = |text: &str| Reply::Text(text.as_bytes().to_vec());
+        for (frame, expected) in [
+            ("_\r\n", Reply::Null),
+            ("#t\r\n", Reply::Integer(1)),
+            ("#f\r\n", Reply::Integer(0)),
+            (",1.5\r\n", text("1.5")),
+            ("(12345678901234567890\r\n", text("12345678901234567890")),
+            ("=7\r\ntxt:abc\r\n", text("abc")),
+            ("!6\r\nERR no\r\n", Reply::Error("ERR no".to_owned())),
+            ("%1\r\n+a\r\n:1\r\n", Reply::Array(vec![text("a"), Reply::Integer(1)])),
+            ("~1\r\n+a\r\n", Reply::Array(vec![text("a")])),
+            (">2\r\n+message\r\n+a\r\n:1\r\n", Reply::Integer(1)),
+            ("|1\r\n+ttl\r\n:5\r\n*1\r\n|1\r\n+x\r\n:6\r\n:1\r\n", Reply::Array(vec![Reply::Integer(1)])),
+        ] {
+            for end in 0..frame.len() {
+                assert_eq!(read(&frame[..end]), Ok(None), "{frame}");
+            }
+            assert_eq!(read(frame), Ok(Some(expected)), "{frame}");
+        }
+    }
+
+    #[test]
     fn what_is_no_reply_of_a_store_is_refused() {
         let deep = "*1\r\n".repeat(20);
-        for text in
-            ["HTTP/1.1 400\r\n", "\r\n", ":x\r\n", "$99999999999\r\n", "*-2\r\n", "$1\r\nabc", "*999999\r\n", &deep]
-        {
+        for text in [
+            "HTTP/1.1 400\r\n",
+            "\r\n",
+            ":x\r\n",
+            "#x\r\n",
+            "%-1\r\n",
+            "%9223372036854775807\r\n",
+            "$99999999999\r\n",
+            "*-2\r\n",
+            "$1\r\nabc",
+            "*999999\r\n",
+            &deep,
+        ] {
             assert_eq!(read(text), Err(Malformed), "{text}");
         }
     }

@@ -1,5 +1,6 @@
 //! The scripts that decide in the store. They are constant: whatever a rule says comes in their arguments.
 
+use crate::resp::Command;
 use sha1::{Digest, Sha1};
 use std::fmt::Write;
 use std::sync::LazyLock;
@@ -39,7 +40,7 @@ pub static LIMITS: LazyLock<Script> = LazyLock::new(|| {
 });
 
 impl Script {
-    fn new(source: &'static str) -> Script {
+    pub(crate) fn new(source: &'static str) -> Script {
         let mut digest = String::with_capacity(40);
         for byte in Sha1::digest(source) {
             // Writing to a string cannot fail.
@@ -56,5 +57,37 @@ impl Script {
     /// The SHA-1 of its source, for `EVALSHA`.
     pub fn digest(&self) -> &str {
         &self.digest
+    }
+}
+
+/// How a script is named to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// By its digest, which the store knows if it has run it before.
+    Digest,
+    /// With all of its source.
+    Source,
+}
+
+/// A script with the keys that it touches, all of one slot and with the prefix, and its arguments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run<'a> {
+    pub(crate) script: &'a Script,
+    pub(crate) keys: &'a [Vec<u8>],
+    pub(crate) arguments: &'a [Vec<u8>],
+}
+
+impl Run<'_> {
+    /// Writes the command.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, form: Form) {
+        let mut command = Command::new(out, 3 + self.keys.len() + self.arguments.len());
+        match form {
+            Form::Digest => command.word("EVALSHA").word(self.script.digest()),
+            Form::Source => command.word("EVAL").word(self.script.source()),
+        };
+        command.word(self.keys.len().to_string());
+        for word in self.keys.iter().chain(self.arguments) {
+            command.word(word);
+        }
     }
 }

@@ -1,9 +1,10 @@
 use crate::call::{Ask, Call};
 use crate::config::Config;
-use crate::connection::Connection;
+use crate::connection::{Commands, Connection};
 use crate::keeper::{self, Trouble};
 use crate::refusals::Refusals;
 use crate::resp::Reply;
+use crate::script::{Form, Run};
 use crate::stats::{Snapshot, Stats};
 use arc_swap::ArcSwapOption;
 use std::fmt;
@@ -14,7 +15,6 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
-use tollgate::{Answer, Engine, Question, Request, Step, Verdict};
 use tollgate_limit::{Decision, Time};
 
 /// A Redis or Valkey server in which many hosts count together. Cheap to clone; clones share everything.
@@ -23,20 +23,18 @@ use tollgate_limit::{Decision, Time};
 /// times in a row is given up; while there is none nobody waits at all, and each rule does what it says for failures.
 ///
 /// ```no_run
-/// use tollgate::{Clock, Engine, Request, RuleSet, Source};
-/// use tollgate_store::{Config, Store};
+/// use tollgate_limit::{Limit, Time};
+/// use tollgate_store::{Ask, Config, Fingerprint, Says, Store, Told};
 ///
-/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let rules = "
-/// namespace: shop
-/// rules: [{ name: logins, key: [user], limits: [5 per minute], shared: store-exact, on_failure: local }]
-/// ";
-/// let clock = Clock::system();
-/// let engine = Engine::new(RuleSet::parse(&[Source::new("rules.yaml", rules)])?, clock.now());
+/// # async fn example(now: Time) -> Result<(), Box<dyn std::error::Error>> {
 /// let store = Store::open(Config::new("127.0.0.1:6379"));
-/// let attributes = [("user", "alice".into())];
-/// let verdict = store.check(&engine, &Request::new("shop", &attributes), clock.now()).await;
-/// println!("{:?}", verdict.action());
+/// let limit = Limit::token_bucket("5 per minute".parse()?);
+/// let ask = Ask { key: Fingerprint::new(1, b"alice"), limit, cost: 1, max_wait: None, says: Says::Refuse };
+/// match store.ask(vec![ask], now).await {
+///     Told::Decided(decisions) => println!("{decisions:?}"),
+///     Told::Refused { decision, .. } => println!("still refused: {:?}", decision.retry_after()),
+///     Told::Failed => println!("nobody knows: {:?}", store.trouble()),
+/// }
 /// # Ok(())
 /// # }
 /// ```
@@ -44,6 +42,22 @@ use tollgate_limit::{Decision, Time};
 pub struct Store {
     shared: Arc<Shared>,
     _keeper: Arc<Keeper>,
+}
+
+/// What came of asking.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Told {
+    /// What each limit said, in the order in which they were asked; all or nothing was taken.
+    Decided(Vec<Decision>),
+    /// One limit is known to refuse, so that nobody was asked about the others and nothing was taken.
+    Refused {
+        /// Which of those that were to be asked.
+        ask: usize,
+        /// What it says.
+        decision: Decision,
+    },
+    /// The store did not say within the budget.
+    Failed,
 }
 
 /// Timers go off within a millisecond or two. One that is later says more about this host than about the store.
@@ -99,44 +113,27 @@ impl Store {
         Store { shared, _keeper: Arc::new(keeper) }
     }
 
-    /// Decides about a request: what is limited here, here; what is kept in the store, there.
+    /// Asks limits that go ahead together or not at all. The time is this host's, and only matters for how long a refusal
+    /// is remembered.
     ///
     /// If the future is dropped before it is ready, the request may have been paid for.
-    pub async fn check(&self, engine: &Engine, request: &Request<'_>, now: Time) -> Verdict {
-        self.check_all(engine, std::slice::from_ref(request), now).await
-    }
-
-    /// The same for several requests that go ahead together or not at all.
-    pub async fn check_all(&self, engine: &Engine, parts: &[Request<'_>], now: Time) -> Verdict {
-        match engine.begin_all(parts, now) {
-            Step::Done(verdict) => verdict,
-            Step::Ask(pending) => {
-                let start = Instant::now();
-                let answer = self.ask(pending.questions(), now).await;
-                engine.finish_all(pending, parts, &answer, now + start.elapsed())
-            }
-        }
-    }
-
-    /// Brings the answer to what [`Engine::begin`] wants to know. The time is this host's, and only matters for how long
-    /// a refusal is remembered.
-    pub async fn ask(&self, questions: &[Question], now: Time) -> Answer {
-        let (asks, places) = merge(questions);
+    pub async fn ask(&self, asks: Vec<Ask>, now: Time) -> Told {
+        let (asks, places) = merge(asks);
         if let Some((index, decision)) = self.shared.refusals.find(&asks, now) {
             self.shared.stats.remembered.add();
-            let question = places.iter().position(|place| *place == index).unwrap_or(index);
-            return Answer::Refused { question, decision };
+            let ask = places.iter().position(|place| *place == index).unwrap_or(index);
+            return Told::Refused { ask, decision };
         }
         let Some(call) = Call::new(asks) else {
             self.shared.stats.impossible.add();
-            return Answer::Failed;
+            return Told::Failed;
         };
         match self.shared.ask(&call).await {
             Some(decisions) => {
                 self.shared.refusals.add(call.asks(), &decisions, now);
-                Answer::Decided(places.iter().filter_map(|place| decisions.get(*place).copied()).collect())
+                Told::Decided(places.iter().filter_map(|place| decisions.get(*place).copied()).collect())
             }
-            None => Answer::Failed,
+            None => Told::Failed,
         }
     }
 
@@ -195,6 +192,25 @@ impl Shared {
 
     /// What each limit says, if the store says it within the budget.
     async fn ask(&self, call: &Call) -> Option<Vec<Decision>> {
+        let deadline = Instant::now() + self.config.budget;
+        let write = |out: &mut Vec<u8>, form| call.write(out, &self.config.prefix, form == Form::Source);
+        self.question(write, |reply| call.read(&reply).ok(), deadline).await
+    }
+
+    /// Runs a script on whoever keeps the slot of its keys, and says what it answered, if it did within the deadline.
+    /// An error is no answer.
+    pub(crate) async fn run(&self, run: &Run<'_>, deadline: Instant) -> Option<Reply> {
+        let read = |reply| if matches!(reply, Reply::Error(_)) { None } else { Some(reply) };
+        self.question(|out, form| run.write(out, form), read, deadline).await
+    }
+
+    /// The one way in which the store is asked anything.
+    async fn question<T>(
+        &self,
+        write: impl Fn(&mut Vec<u8>, Form),
+        read: impl FnOnce(Reply) -> Option<T>,
+        deadline: Instant,
+    ) -> Option<T> {
         let Some(connection) = self.connection() else {
             self.stats.unreachable.add();
             return None;
@@ -203,18 +219,17 @@ impl Shared {
             self.stats.crowded.add();
             return None;
         }
-        let deadline = Instant::now() + self.config.budget;
-        let reply = self.exchange(&connection, call, false, deadline).await?;
+        let reply = self.exchange(&connection, written(&write, Form::Digest), deadline).await?;
         let reply = match reply {
             // Scripts are gone when a store was restarted, or somebody has flushed them.
             Reply::Error(error) if error.starts_with("NOSCRIPT") => {
                 self.stats.reloaded.add();
-                self.exchange(&connection, call, true, deadline).await?
+                self.exchange(&connection, written(&write, Form::Source), deadline).await?
             }
             reply => reply,
         };
-        let decisions = call.read(&reply).ok();
-        match decisions {
+        let answer = read(reply);
+        match answer {
             Some(_) => {
                 self.stats.answered.add();
                 connection.succeeded();
@@ -224,22 +239,14 @@ impl Shared {
                 connection.failed();
             }
         }
-        decisions
+        answer
     }
 
-    async fn exchange(
-        &self,
-        connection: &Connection,
-        call: &Call,
-        with_source: bool,
-        deadline: Instant,
-    ) -> Option<Reply> {
-        let mut command = Vec::with_capacity(512);
-        call.write(&mut command, &self.config.prefix, with_source);
+    async fn exchange(&self, connection: &Connection, commands: Commands, deadline: Instant) -> Option<Reply> {
         if self.waiting() == 0 {
             self.heard();
         }
-        match within(deadline, connection.ask(command)).await {
+        match within(deadline, connection.ask(commands)).await {
             Ok(Some(reply)) => {
                 self.heard();
                 Some(reply)
@@ -279,12 +286,17 @@ impl Shared {
     }
 }
 
-/// What to ask, and for every question where in that it is. Those about one state are asked as one that costs as much as
+fn written(write: impl Fn(&mut Vec<u8>, Form), form: Form) -> Commands {
+    let mut bytes = Vec::with_capacity(512);
+    write(&mut bytes, form);
+    Commands { bytes, unwanted: 0 }
+}
+
+/// What to ask, and for every limit where in that it is. Those about one state are asked as one that costs as much as
 /// all of them.
-fn merge(questions: &[Question]) -> (Vec<Ask>, Vec<usize>) {
-    let mut asks: Vec<Ask> = Vec::with_capacity(questions.len());
-    let places = questions.iter().map(|question| {
-        let ask = Ask::from(question);
+fn merge(given: Vec<Ask>) -> (Vec<Ask>, Vec<usize>) {
+    let mut asks: Vec<Ask> = Vec::with_capacity(given.len());
+    let places = given.into_iter().map(|ask| {
         let known = asks.iter().position(|other| other.key == ask.key);
         match known.and_then(|place| asks.get_mut(place)) {
             Some(other) => other.cost = other.cost.saturating_add(ask.cost),

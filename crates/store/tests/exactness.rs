@@ -59,7 +59,7 @@ fn host(number: u64, server: &Server, rules: &str, admitted: &Admitted, phases: 
 async fn ask(store: &Store, engine: &Engine, admitted: &Admitted, key: usize, at: Time) -> bool {
     let user = key.to_string();
     let attributes = [("user", Value::Text(&user))];
-    let verdict = store.check(engine, &Request::new("n", &attributes), at).await;
+    let verdict = engine.check_with(&store, &Request::new("n", &attributes), at).await;
     assert!(verdict.checks().iter().all(|check| !check.is_degraded), "{:?}", store.stats());
     if verdict.is_allowed() {
         admitted.get(key).unwrap().fetch_add(1, Ordering::Relaxed);

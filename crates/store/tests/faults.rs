@@ -97,7 +97,7 @@ impl Load {
                         let user = ((number * 7 + part) % 100).to_string();
                         let attributes = [("user", Value::Text(&user))];
                         let at = now();
-                        let verdict = store.check(&engine, &Request::new("n", &attributes), clock.now()).await;
+                        let verdict = engine.check_with(&store, &Request::new("n", &attributes), clock.now()).await;
                         let is_degraded = verdict.checks().iter().any(|check| check.is_degraded);
                         samples.lock().unwrap().push(Sample { at, took: at.elapsed(), is_degraded });
                     });

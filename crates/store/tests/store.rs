@@ -32,7 +32,7 @@ async fn open(config: Config) -> Store {
 
 async fn check(store: &Store, engine: &Engine, op: &str, user: &str, now: Time) -> Verdict {
     let attributes = [("op", Value::Text(op)), ("user", Value::Text(user))];
-    store.check(engine, &Request::new("n", &attributes), now).await
+    engine.check_with(&store, &Request::new("n", &attributes), now).await
 }
 
 const RULES: &str = "
@@ -109,13 +109,13 @@ async fn requests_that_go_ahead_together_pay_one_state_for_all_of_them() {
     let [ann, bob] = ["ann", "bob"].map(|user| [("user", Value::Text(user))]);
     let both = [Request::new("n", &ann), Request::new("n", &bob)];
     for left in [3, 1] {
-        let verdict = store.check_all(&engine, &both, Time::ZERO).await;
+        let verdict = engine.check_all_with(&store, &both, Time::ZERO).await;
         assert!(verdict.is_allowed() && verdict.checks().len() == 4, "{verdict:?}");
         assert!(verdict.checks().iter().step_by(2).all(|check| check.decision.remaining == left), "{verdict:?}");
     }
     // One is left, and that is not enough for two. Either of them alone may have it.
     for _ in 0..3 {
-        let verdict = store.check_all(&engine, &both, Time::ZERO).await;
+        let verdict = engine.check_all_with(&store, &both, Time::ZERO).await;
         assert_eq!((verdict.action(), verdict.rule()), (Action::Refuse(429), Some("all")));
     }
     assert_eq!(store.stats().remembered, 2);
@@ -184,7 +184,7 @@ async fn c3_keys_are_small_expire_and_say_nothing_about_clients() {
             let attributes = [("op", Value::Text("x")), ("user", Value::Text("{somebody} with\r\na name"))];
             // Nearly all of it, so that the number is as long as it gets.
             let cost = limit.split(' ').next().unwrap().parse::<u64>().unwrap() - 1;
-            let verdict = store.check(&engine, &Request::new("n", &attributes).with_cost(cost), Time::ZERO).await;
+            let verdict = engine.check_with(&store, &Request::new("n", &attributes).with_cost(cost), Time::ZERO).await;
             assert!(verdict.is_allowed(), "{limit}: {verdict:?}");
             let Reply::Array(keys) = client.ask(&["KEYS", "*"]) else { panic!("{limit}") };
             let [Reply::Text(key)] = keys.as_slice() else { panic!("{limit}: {keys:?}") };

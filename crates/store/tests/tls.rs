@@ -93,7 +93,7 @@ async fn c3_a_store_is_asked_over_tls_if_it_is_the_one_it_says() {
         let (store, engine) = (store.clone(), Arc::clone(&engine));
         tokio::spawn(async move {
             let attributes = [("user", Value::Text("ann"))];
-            store.check(&engine, &Request::new("n", &attributes), Time::ZERO).await.is_allowed()
+            engine.check_with(&store, &Request::new("n", &attributes), Time::ZERO).await.is_allowed()
         })
     });
     let mut admitted = 0;
