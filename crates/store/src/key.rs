@@ -61,6 +61,11 @@ impl Fingerprint {
         slot_of_tag(letters(self.client, TAG_LETTERS))
     }
 
+    /// The number of the key's tag.
+    pub(crate) fn tag(&self) -> u32 {
+        (self.client % u128::from(TAGS)) as u32
+    }
+
     /// Evenly distributed bits.
     pub(crate) fn bits(&self) -> u64 {
         self.state as u64
@@ -70,6 +75,11 @@ impl Fingerprint {
 /// The first half of a digest.
 fn half(hash: &Sha256) -> u128 {
     hash.clone().finalize().iter().take(16).fold(0, |bits, byte| bits << 8 | u128::from(*byte))
+}
+
+/// What is in the braces of keys whose tag has this number.
+pub(crate) fn tag_name(tag: u32) -> String {
+    letters(tag.into(), TAG_LETTERS).map(char::from).collect()
 }
 
 fn letters(bits: u128, count: u32) -> impl Iterator<Item = u8> {
@@ -88,6 +98,12 @@ mod tests {
                 assert_eq!(key.slot(prefix), slot_of(key.name(prefix).as_bytes()), "{}", key.name(prefix));
             }
         }
+    }
+
+    #[test]
+    fn tags_are_known_by_their_numbers() {
+        let key = Fingerprint::new(7, b"alice");
+        assert!(key.name("tg:").starts_with(&format!("tg:{{{}}}", tag_name(key.tag()))));
     }
 
     #[test]

@@ -60,6 +60,7 @@ mod slots;
 mod stats;
 mod store;
 mod stream;
+mod sync;
 
 pub use call::{Ask, Call, Says, Unreadable};
 #[cfg(feature = "tls")]
@@ -71,3 +72,4 @@ pub use resp::{Malformed, Reply};
 pub use script::{BUCKETS, LIMITS, Script};
 pub use stats::Snapshot;
 pub use store::{Store, Told};
+pub use sync::{Batch, Host, Spent, Totals};

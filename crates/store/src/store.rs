@@ -158,6 +158,15 @@ impl Store {
         self.shared.trouble.load_full()
     }
 
+    /// Where it is, and how much it is waited for.
+    pub fn config(&self) -> &Config {
+        &self.shared.config
+    }
+
+    pub(crate) async fn run(&self, run: &Run<'_>, deadline: Instant) -> Option<Reply> {
+        self.shared.run(run, deadline).await
+    }
+
     /// What has been asked so far, and how that went.
     pub fn stats(&self) -> Snapshot {
         self.shared.stats.snapshot()
