@@ -2,7 +2,7 @@
 
 use crate::key::Fingerprint;
 use crate::resp::{Command, Reply};
-use crate::script::{BUCKETS, LIMITS, Script};
+use crate::script::{BUCKETS, Form, LIMITS, Script};
 use std::fmt;
 use std::time::Duration;
 use tollgate_limit::kept::{
@@ -94,15 +94,18 @@ impl Call {
         &self.arguments
     }
 
-    /// Writes the command, by the script's name or with all of its source.
-    pub(crate) fn write(&self, out: &mut Vec<u8>, prefix: &str, with_source: bool) {
-        let script = self.script();
+    /// Writes the command.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, prefix: &str, form: Form) {
+        self.write_for(self.script(), out, prefix, form);
+    }
+
+    /// The same for another script that is told as much.
+    pub(crate) fn write_for(&self, script: &Script, out: &mut Vec<u8>, prefix: &str, form: Form) {
         let mut command = Command::new(out, 3 + self.asks.len() + self.arguments.len());
-        if with_source {
-            command.word("EVAL").word(script.source());
-        } else {
-            command.word("EVALSHA").word(script.digest());
-        }
+        match form {
+            Form::Digest => command.word("EVALSHA").word(script.digest()),
+            Form::Source => command.word("EVAL").word(script.source()),
+        };
         command.word(self.asks.len().to_string());
         for ask in &self.asks {
             command.word(ask.key.name(prefix));
@@ -119,8 +122,7 @@ impl Call {
     pub fn read(&self, reply: &Reply) -> Result<Vec<Decision>, Unreadable> {
         let Reply::Array(elements) = reply else { return Err(Unreadable) };
         let Some(([seconds, micros, passes], answers)) = elements.split_first_chunk() else { return Err(Unreadable) };
-        let nanos = u128::from(number(seconds)?) * u128::from(BILLION) + u128::from(number(micros)?) * 1_000;
-        let now = Time::from_nanos(u64::try_from(nanos).map_err(|_| Unreadable)?);
+        let now = read_time(seconds, micros)?;
         let passes = number(passes)? == 1;
         if answers.len() != 2 * self.asks.len() {
             return Err(Unreadable);
@@ -138,6 +140,12 @@ impl Call {
     }
 }
 
+/// The store's time, as `TIME` says it.
+pub(crate) fn read_time(seconds: &Reply, micros: &Reply) -> Result<Time, Unreadable> {
+    let nanos = u128::from(number(seconds)?) * u128::from(BILLION) + u128::from(number(micros)?) * 1_000;
+    Ok(Time::from_nanos(u64::try_from(nanos).map_err(|_| Unreadable)?))
+}
+
 fn number(reply: &Reply) -> Result<u64, Unreadable> {
     match reply {
         Reply::Integer(number) => u64::try_from(*number).map_err(|_| Unreadable),
@@ -146,7 +154,8 @@ fn number(reply: &Reply) -> Result<u64, Unreadable> {
     }
 }
 
-fn read_kept(ask: &Ask, reply: &Reply) -> Result<Kept, Unreadable> {
+/// What a script has kept for a limit.
+pub(crate) fn read_kept(ask: &Ask, reply: &Reply) -> Result<Kept, Unreadable> {
     let text = match reply {
         Reply::Null => return Ok(Kept::Nothing),
         Reply::Text(text) => std::str::from_utf8(text).map_err(|_| Unreadable)?,

@@ -5,6 +5,7 @@ use crate::config::{Address, Config};
 use crate::connection::Connection;
 use crate::key::Fingerprint;
 use crate::resp::{Command, Reply, take_reply};
+use crate::script::Form;
 use crate::store::Shared;
 use crate::stream::{self, Stream};
 use bytes::BytesMut;
@@ -117,7 +118,7 @@ async fn connect(config: &Config) -> Result<Stream, Trouble> {
     introduce(&mut stream, config).await?;
     for call in trials() {
         // The first time the store has to compile it.
-        run(&mut stream, &call, config, true).await?;
+        run(&mut stream, &call, config, Form::Source).await?;
         let took = time(&mut stream, &call, config).await?;
         if took > config.budget {
             return Err(Trouble::Slow(took));
@@ -131,7 +132,7 @@ async fn time(stream: &mut Stream, call: &Call, config: &Config) -> Result<Durat
     let mut best = Duration::MAX;
     for _ in 0..TRIES {
         let start = Instant::now();
-        run(stream, call, config, false).await?;
+        run(stream, call, config, Form::Digest).await?;
         best = best.min(start.elapsed());
         if best <= config.budget {
             break;
@@ -163,9 +164,9 @@ fn trials() -> impl Iterator<Item = Call> {
     })
 }
 
-async fn run(stream: &mut Stream, call: &Call, config: &Config, with_source: bool) -> Result<(), Trouble> {
+async fn run(stream: &mut Stream, call: &Call, config: &Config, form: Form) -> Result<(), Trouble> {
     let mut command = Vec::new();
-    call.write(&mut command, &config.prefix, with_source);
+    call.write(&mut command, &config.prefix, form);
     let reply = exchange(stream, &command).await?;
     call.read(&reply).map(drop).map_err(|_| Trouble::Refused(said(reply)))
 }

@@ -21,6 +21,9 @@
 //! | sliding log | `log.lua` | a sorted set, a member for each request | no more members than tokens in the limit |
 //! | warm-up | `warm_up.lua` | `stored:next` | rounds as the library does |
 //!
+//! What was taken and not used is given back by `give_back.lua` ([`Store::give_back`]), which moves states back as far as
+//! nothing is missing, and leaves logs and warm-ups alone.
+//!
 //! Scripts only compare and add. What a client is told (what is left, when to come back) is worked out here from what was
 //! kept, by the code that decides about limits of this host ([`tollgate_limit::kept`]). Numbers in Lua are exact up
 //! to 2^53; what may be larger is computed in two or more parts, so that decisions agree with the library to the token.
@@ -43,8 +46,7 @@
 //! # What this crate does not contain
 //!
 //! Arithmetic of algorithms, rules, a clock: those are of `tollgate-limit`, `tollgate-rules` and the caller. Nor, so far:
-//! clusters (one server, or a primary that sentinels know), limits that are only brought into line now and then, and giving
-//! back what was taken in the store for a request that did not happen.
+//! clusters (one server, or a primary that sentinels know), and limits that are only brought into line now and then.
 //!
 //! With the feature `tls` connections can be encrypted ([`Config`]).
 
@@ -53,6 +55,7 @@ mod config;
 mod connection;
 mod keeper;
 mod key;
+mod refund;
 mod refusals;
 mod resp;
 mod script;
@@ -68,8 +71,9 @@ pub use config::Tls;
 pub use config::{Address, Config};
 pub use keeper::Trouble;
 pub use key::Fingerprint;
+pub use refund::Refund;
 pub use resp::{Malformed, Reply};
-pub use script::{BUCKETS, LIMITS, Script};
+pub use script::{BUCKETS, GIVE_BACK, LIMITS, Script};
 pub use stats::Snapshot;
 pub use store::{Store, Told};
 pub use sync::{Batch, Host, Spent, Totals};

@@ -57,6 +57,15 @@ impl Refusals {
         }
     }
 
+    /// Forgets what was refused, since there may be room again.
+    pub(crate) fn forget(&self, asks: &[Ask]) {
+        for ask in asks {
+            let Some(place) = self.place(ask) else { continue };
+            let mut refusal = place.lock().unwrap_or_else(PoisonError::into_inner);
+            refusal.take_if(|refusal| refusal.key == ask.key);
+        }
+    }
+
     /// Where a refusal is remembered; nowhere if it would not mean that the request is refused, or if it counts.
     fn place(&self, ask: &Ask) -> Option<&Mutex<Option<Refusal>>> {
         if ask.says != Says::Refuse || ask.limit.counts_refusals() {
@@ -113,6 +122,16 @@ mod tests {
         let other = Ask { key: Fingerprint::new(1, b"b"), ..ask(1) };
         assert!(refusals.find(std::slice::from_ref(&other), at(1)).is_none());
         assert_eq!(refusals.find(&[other, ask(1)], at(1)).unwrap().0, 1);
+    }
+
+    #[test]
+    fn a_refusal_is_forgotten_when_something_is_given_back() {
+        let refusals = Refusals::new(1);
+        refusals.add(&[ask(1)], &[refused(&ask(1))], at(0));
+        refusals.forget(&[Ask { key: Fingerprint::new(1, b"b"), ..ask(1) }]);
+        assert!(refusals.find(&[ask(1)], at(1)).is_some());
+        refusals.forget(&[ask(1)]);
+        assert!(refusals.find(&[ask(1)], at(1)).is_none());
     }
 
     #[test]

@@ -39,6 +39,18 @@ pub static LIMITS: LazyLock<Script> = LazyLock::new(|| {
     ))
 });
 
+/// Gives back what [`BUCKETS`] or [`LIMITS`] took.
+pub static GIVE_BACK: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("scripts/time.lua"),
+        include_str!("scripts/long.lua"),
+        include_str!("scripts/paced.lua"),
+        include_str!("scripts/window.lua"),
+        include_str!("scripts/sliding.lua"),
+        include_str!("scripts/give_back.lua"),
+    ))
+});
+
 impl Script {
     pub(crate) fn new(source: &'static str) -> Script {
         let mut digest = String::with_capacity(40);

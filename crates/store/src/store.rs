@@ -2,6 +2,7 @@ use crate::call::{Ask, Call};
 use crate::config::Config;
 use crate::connection::{Commands, Connection};
 use crate::keeper::{self, Trouble};
+use crate::refund::Refund;
 use crate::refusals::Refusals;
 use crate::resp::Reply;
 use crate::script::{Form, Run};
@@ -137,6 +138,24 @@ impl Store {
         }
     }
 
+    /// Gives back what these questions have taken and nobody used: never more than is missing, and nothing to logs and
+    /// warm-ups. Says how many tokens each has got back, or `None` where the store did not say within the budget; those
+    /// may be back or not, and must not be given back again. Hosts that have been refused meanwhile hear of it when
+    /// they would have asked again anyway.
+    ///
+    /// The caller vouches that the tokens were taken, and that this is the only time that they are given back.
+    pub async fn give_back(&self, asks: Vec<Ask>) -> Vec<Option<u64>> {
+        let costs: Vec<u64> = asks.iter().map(|ask| ask.cost).collect();
+        let (asks, places) = merge(asks);
+        let Some(refund) = Refund::new(asks) else {
+            self.shared.stats.impossible.add();
+            return vec![None; costs.len()];
+        };
+        let given = self.shared.give_back(&refund).await;
+        self.shared.refusals.forget(refund.asks());
+        share_out(&costs, &places, given)
+    }
+
     /// Whether there is a connection that works, as far as is known.
     pub fn is_connected(&self) -> bool {
         self.shared.connection().is_some()
@@ -202,8 +221,18 @@ impl Shared {
     /// What each limit says, if the store says it within the budget.
     async fn ask(&self, call: &Call) -> Option<Vec<Decision>> {
         let deadline = Instant::now() + self.config.budget;
-        let write = |out: &mut Vec<u8>, form| call.write(out, &self.config.prefix, form == Form::Source);
+        let write = |out: &mut Vec<u8>, form| call.write(out, &self.config.prefix, form);
         self.question(write, |reply| call.read(&reply).ok(), deadline).await
+    }
+
+    /// How many tokens each limit has got back, if the store says it within the budget.
+    async fn give_back(&self, refund: &Refund) -> Vec<Option<u64>> {
+        let deadline = Instant::now() + self.config.budget;
+        let write = |out: &mut Vec<u8>, form| refund.write(out, &self.config.prefix, form);
+        match self.question(write, |reply| refund.read(&reply).ok(), deadline).await {
+            Some(given) => given.into_iter().map(Some).collect(),
+            None => vec![None; refund.asks().len()],
+        }
     }
 
     /// Runs a script on whoever keeps the slot of its keys, and says what it answered, if it did within the deadline.
@@ -315,6 +344,17 @@ fn merge(given: Vec<Ask>) -> (Vec<Ask>, Vec<usize>) {
     });
     let places = places.collect();
     (asks, places)
+}
+
+/// What each has got back of what the states did that they share: the first all of its cost, if there is as much.
+fn share_out(costs: &[u64], places: &[usize], mut given: Vec<Option<u64>>) -> Vec<Option<u64>> {
+    let share = |(cost, place): (&u64, &usize)| {
+        let left = given.get_mut(*place)?.as_mut()?;
+        let share = (*left).min(*cost);
+        *left -= share;
+        Some(share)
+    };
+    costs.iter().zip(places).map(share).collect()
 }
 
 /// The answer did not come in time.

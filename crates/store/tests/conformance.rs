@@ -8,12 +8,13 @@ use common::{Client, Kind, Random, Server, command};
 use std::fmt::Write;
 use std::time::Duration;
 use tollgate_limit::{Blocked, Calendar, CalendarUnit, Cell, Decision, Limit, Op, Quota, Time};
-use tollgate_store::{Ask, BUCKETS, Call, Fingerprint, LIMITS, Reply, Says, Script};
+use tollgate_store::{Ask, BUCKETS, Call, Fingerprint, GIVE_BACK, LIMITS, Refund, Reply, Says, Script};
 
 /// The scripts with a clock that the test sets: the last two arguments. Keys live longer, since that clock is faster.
 struct Scripts {
     buckets: String,
     limits: String,
+    give_back: String,
 }
 
 impl Scripts {
@@ -25,25 +26,33 @@ impl Scripts {
                 ("'PX', life", "'PX', life + 86400000"),
                 ("'PEXPIRE', key, ", "'PEXPIRE', key, 86400000 + "),
             ] {
-                assert!(source.contains(product) || script.digest() == BUCKETS.digest(), "{product}");
+                assert!(source.contains(product) || script.digest() != LIMITS.digest(), "{product}");
                 source = source.replace(product, test);
             }
             client.text(&["SCRIPT", "LOAD", &source])
         };
-        Scripts { buckets: load(&BUCKETS), limits: load(&LIMITS) }
+        Scripts { buckets: load(&BUCKETS), limits: load(&LIMITS), give_back: load(&GIVE_BACK) }
     }
 
     fn command(&self, call: &Call, now: u64) -> Vec<u8> {
         let digest = if call.script().digest() == BUCKETS.digest() { &self.buckets } else { &self.limits };
-        let names: Vec<String> = call.asks().iter().map(|ask| ask.key.name("tg:")).collect();
-        let (count, seconds, micros) = (names.len().to_string(), now / 1_000_000, now % 1_000_000);
-        let time = [seconds.to_string(), micros.to_string()];
-        let mut words = vec!["EVALSHA", digest, &count];
-        words.extend(names.iter().map(String::as_str));
-        words.extend(call.arguments().iter().map(String::as_str));
-        words.extend(time.iter().map(String::as_str));
-        command(&words)
+        written(digest, call.asks(), call.arguments(), now)
     }
+
+    fn refund(&self, refund: &Refund, now: u64) -> Vec<u8> {
+        written(&self.give_back, refund.asks(), refund.arguments(), now)
+    }
+}
+
+fn written(digest: &str, asks: &[Ask], arguments: &[String], now: u64) -> Vec<u8> {
+    let names: Vec<String> = asks.iter().map(|ask| ask.key.name("tg:")).collect();
+    let (count, seconds, micros) = (names.len().to_string(), now / 1_000_000, now % 1_000_000);
+    let time = [seconds.to_string(), micros.to_string()];
+    let mut words = vec!["EVALSHA", digest, &count];
+    words.extend(names.iter().map(String::as_str));
+    words.extend(arguments.iter().map(String::as_str));
+    words.extend(time.iter().map(String::as_str));
+    command(&words)
 }
 
 /// A limit, and how long a while is for it.
@@ -255,6 +264,108 @@ fn a_clock_that_goes_back_a_little_matters_to_the_store_as_to_the_library() {
     let windows = ["10 per second", "30 per minute"].map(|text| (text, Limit::fixed_window(quota(text))));
     for (seed, (text, limit)) in (700_000..).zip([buckets, logs, plain_logs, windows].concat().repeat(20)) {
         run_alone(Kind::Redis, case(limit, text), (seed, 1_000_000), &mut asked);
+    }
+}
+
+/// How many tokens the library has got back, where anything can be given back.
+fn expected_back(cell: &Cell, ask: &Ask, now: Time) -> u64 {
+    let missing = |op| {
+        let Decision { limit, remaining, debt, .. } = cell.decide(&ask.limit, op, now);
+        limit - remaining + debt
+    };
+    let before = missing(Op::Peek(0));
+    before - missing(Op::Refund(ask.cost))
+}
+
+/// A question or tokens that are given back, and what the library says.
+enum Step {
+    Ask(Call, Decision),
+    GiveBack(Refund, u64),
+}
+
+/// One client of one limit who takes and gives back.
+fn run_with_refunds(kind: Kind, case: Case, seed: u64, server: &mut (Client, Scripts)) {
+    let (client, scripts) = server;
+    let mut history = History::new(case, seed);
+    let cell = Cell::default();
+    let (mut bytes, mut steps) = (Vec::new(), Vec::new());
+    for _ in 0..150 {
+        history.pass();
+        let (cost, max_wait) = (history.cost(), history.max_wait());
+        let ask = Ask { key: key(seed), limit: case.limit, cost, max_wait, says: Says::Refuse };
+        if history.random.below(3) == 0 {
+            let given = expected_back(&cell, &ask, history.time());
+            let refund = Refund::new(vec![ask]).unwrap();
+            bytes.extend(scripts.refund(&refund, history.now));
+            steps.push((Step::GiveBack(refund, given), history.now));
+        } else {
+            let decision = expected(&cell, &ask, history.time());
+            let call = Call::new(vec![ask]).unwrap();
+            bytes.extend(scripts.command(&call, history.now));
+            steps.push((Step::Ask(call, decision), history.now));
+        }
+    }
+    client.send(&bytes);
+    let mut story = format!("{kind:?}, {:?}\n", case.limit);
+    for (step, now) in steps {
+        let reply = client.reply();
+        match step {
+            Step::Ask(call, decision) => {
+                let _ = writeln!(story, "at {now} for {}: {:?}", call.asks()[0].cost, decision.outcome);
+                assert_same(&call, &reply, &[decision], &story);
+            }
+            Step::GiveBack(refund, given) => {
+                let _ = writeln!(story, "at {now} {} given back: {given}", refund.asks()[0].cost);
+                assert_eq!(refund.read(&reply), Ok(vec![given]), "{reply:?}\n{story}");
+            }
+        }
+    }
+}
+
+/// Logs and warm-ups know nothing that could be given back.
+fn takes_back(limit: &Limit) -> bool {
+    use tollgate_limit::kept::Terms;
+    !matches!(limit.terms(1, None), Some(Terms::Log(_) | Terms::WarmUp(_)))
+}
+
+#[test]
+fn c3_every_algorithm_takes_back_in_the_store_what_it_does_in_the_library() {
+    for kind in Kind::ALL {
+        let server = Server::start(kind, &[]);
+        let mut client = server.client();
+        let scripts = Scripts::load(&mut client);
+        let mut asked = (client, scripts);
+        let able = cases().into_iter().filter(|case| takes_back(&case.limit));
+        for (seed, case) in (2_000_000..).step_by(10).zip(able) {
+            for turn in 0..6 {
+                run_with_refunds(kind, case, seed + turn, &mut asked);
+            }
+        }
+    }
+}
+
+#[test]
+fn logs_and_warm_ups_are_left_alone_by_who_gives_back() {
+    let server = Server::start(Kind::Redis, &[]);
+    let mut client = server.client();
+    let scripts = Scripts::load(&mut client);
+    let bucket = case(Limit::token_bucket(quota("10 per second")), "10 per second");
+    for (seed, case) in (3_000_000..).zip(cases().into_iter().filter(|case| !takes_back(&case.limit))) {
+        let asks = [(seed, case.limit), (seed + 500_000, bucket.limit)].map(|(number, limit)| Ask {
+            key: key(number),
+            limit,
+            cost: 1,
+            max_wait: None,
+            says: Says::Refuse,
+        });
+        let (call, refund) = (Call::new(asks.to_vec()).unwrap(), Refund::new(asks.to_vec()).unwrap());
+        let (now, name) = (1_800_000_000_000_000, asks[0].key.name("tg:"));
+        client.send(&scripts.command(&call, now));
+        assert!(call.read(&client.reply()).unwrap().iter().all(Decision::is_allowed), "{:?}", case.limit);
+        let before = client.ask(&["DUMP", &name]);
+        client.send(&scripts.refund(&refund, now));
+        assert_eq!(refund.read(&client.reply()), Ok(vec![0, 1]), "{:?}", case.limit);
+        assert_eq!(client.ask(&["DUMP", &name]), before);
     }
 }
 

@@ -4,8 +4,8 @@ mod common;
 
 use common::{Kind, PATIENCE, Server, now};
 use std::time::Duration;
-use tollgate::{Action, Clock, Engine, Reason, Request, RuleSet, Source, Time, Value, Verdict};
-use tollgate_store::{Config, Reply, Store, Trouble};
+use tollgate::{Action, Clock, Engine, Limit, Quota, Reason, Request, RuleSet, Source, Time, Value, Verdict};
+use tollgate_store::{Ask, Config, Fingerprint, Reply, Says, Store, Told, Trouble};
 
 fn engine(rules: &str) -> Engine {
     let text = format!("namespace: n\nrules:\n{rules}");
@@ -292,4 +292,38 @@ async fn a_limit_that_no_store_can_keep_is_handled_as_a_failure() {
     let verdict = check(&store, &engine, "x", "ann", Time::ZERO).await;
     assert_eq!((verdict.action(), verdict.reason()), (Action::Refuse(503), Reason::Unavailable));
     assert_eq!(store.stats().impossible, 1);
+}
+
+#[tokio::test]
+async fn what_was_not_used_is_given_back_and_never_more_than_is_missing() {
+    let ask = |text: &str, cost: u64| {
+        let limit = Limit::token_bucket(text.parse().unwrap());
+        Ask { key: Fingerprint::new(1, text.as_bytes()), limit, cost, max_wait: None, says: Says::Refuse }
+    };
+    for kind in Kind::ALL {
+        let server = Server::start(kind, &[]);
+        let (store, mut client, clock) = (open(config(&server)).await, server.client(), Clock::system());
+        for limit in ["10 per hour", "7 per hour burst 10"] {
+            let name = ask(limit, 0).key.name("tg:");
+            let is_allowed = async |cost| {
+                let told = store.ask(vec![ask(limit, cost)], clock.now()).await;
+                matches!(told, Told::Decided(decisions) if decisions[0].is_allowed())
+            };
+            assert_eq!(store.give_back(vec![ask(limit, 3)]).await, [Some(0)]);
+            assert_eq!(client.text(&["EXISTS", &name]), "0");
+            assert!(is_allowed(8).await && !is_allowed(3).await && !is_allowed(3).await);
+            // Both are about one state, and what it got back is theirs in turn. The refusal is forgotten with it.
+            assert_eq!(store.give_back(vec![ask(limit, 2), ask(limit, 3)]).await, [Some(2), Some(3)]);
+            assert!(is_allowed(3).await);
+            let life: u64 = client.text(&["PTTL", &name]).parse().unwrap();
+            let quota: Quota = limit.parse().unwrap();
+            let full = quota.period().as_millis() as u64 * 6 / quota.count();
+            assert!(life > full - 5_000 && life < full + 10_000, "{limit}: {life} of {full}");
+            // A key that says nothing any more is gone.
+            assert_eq!(store.give_back(vec![ask(limit, 4), ask(limit, 4)]).await, [Some(4), Some(2)]);
+            assert_eq!(client.text(&["EXISTS", &name]), "0");
+        }
+    }
+    let nowhere = Store::open(Config::new("127.0.0.1:1"));
+    assert_eq!(nowhere.give_back(vec![ask("10 per hour", 1), ask("20 per hour", 1)]).await, [None, None]);
 }

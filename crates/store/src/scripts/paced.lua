@@ -29,6 +29,24 @@ end
 -- whole number. Invariant: as of the other one.
 -- Arguments: those of `units`; units per millisecond; how long the request may be held back, what may be missing then, the
 -- price, and what an empty bucket lacks, as pairs; and the first part of what is further ahead than anything can be.
+
+-- When it is full again: what is kept, but not before now.
+local function full_again(key, held, clock_hi, clock_lo, at)
+  if not held then return clock_hi, clock_lo end
+  local hi, lo = tonumber(string.sub(held, 1, -10)), tonumber(string.sub(held, -9))
+  if hi - clock_hi > tonumber(ARGV[at + 13]) then
+    hi, lo = clock_hi + ARGV[at + 11], clock_lo + ARGV[at + 12]
+    if lo >= 1e9 then hi, lo = hi + 1, lo - 1e9 end
+    redis.call('SET', key, string.format('%d%09d', hi, lo), 'KEEPTTL')
+  elseif hi < clock_hi or hi == clock_hi and lo < clock_lo then
+    return clock_hi, clock_lo
+  end
+  return hi, lo
+end
+
+-- How long a bucket is kept that is full again in so many units.
+local function life_of(units, at) return math.ceil(units / ARGV[at + 4]) + 1 end
+
 local function paced(key, held, at)
   local now_hi, now_lo = tonumber(time[1]), time[2] * 1000
   local clock_hi, clock_lo = units(now_hi, now_lo, at)
@@ -38,21 +56,11 @@ local function paced(key, held, at)
   if wait_hi ~= now_hi or wait_lo ~= now_lo then last_hi, last_lo = units(wait_hi, wait_lo, at) end
   last_hi, last_lo = last_hi + ARGV[at + 7], last_lo + ARGV[at + 8]
   if last_lo >= 1e9 then last_hi, last_lo = last_hi + 1, last_lo - 1e9 end
-  local hi, lo = clock_hi, clock_lo
-  if held then
-    local held_hi, held_lo = tonumber(string.sub(held, 1, -10)), tonumber(string.sub(held, -9))
-    if held_hi - clock_hi > tonumber(ARGV[at + 13]) then
-      hi, lo = hi + ARGV[at + 11], lo + ARGV[at + 12]
-      if lo >= 1e9 then hi, lo = hi + 1, lo - 1e9 end
-      redis.call('SET', key, string.format('%d%09d', hi, lo), 'KEEPTTL')
-    elseif held_hi > hi or held_hi == hi and held_lo > lo then
-      hi, lo = held_hi, held_lo
-    end
-  end
+  local hi, lo = full_again(key, held, clock_hi, clock_lo, at)
   if hi > last_hi or hi == last_hi and lo > last_lo then return at + 14, false end
   hi, lo = hi + ARGV[at + 9], lo + ARGV[at + 10]
   if lo >= 1e9 then hi, lo = hi + 1, lo - 1e9 end
-  local millis = math.ceil(((hi - clock_hi) * 1e9 + lo - clock_lo) / ARGV[at + 4]) + 1
-  return at + 14, true, string.format('%d%09d', hi, lo), millis
+  local life = life_of((hi - clock_hi) * 1e9 + lo - clock_lo, at)
+  return at + 14, true, string.format('%d%09d', hi, lo), life
 end
 

@@ -11,32 +11,44 @@ local function read(held, digits)
   return number or string.sub(held, 1, -digits - 1), used or string.sub(held, -digits)
 end
 
+-- What was used of the window with this number. More than can be was written before the clock jumped, and counts as one limit.
+local function used_of(key, held, number, limit, most, digits)
+  local held_number, held_used = read(held, digits)
+  local used = math.max(0, held_used - (number - held_number) * limit)
+  if used > most then
+    used = limit
+    redis.call('SET', key, written(number, used, limit, digits), 'KEEPTTL')
+  end
+  return used
+end
+
+-- How many windows later the last of what was used is used up.
+local function later_by(used, limit) return math.max(0, math.ceil(used / limit) - 1) end
+
 -- Arguments: cost, limit, how many microseconds the request may be held back (none fits if below zero), and what is
 -- more than can be.
 local function count(key, held, number, left, period, at)
   local cost, limit, wait = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
   local digits = #ARGV[at + 1]
-  local used = 0
-  if held then
-    local held_number, held_used = read(held, digits)
-    used = math.max(0, held_used - (number - held_number) * limit)
-    if used > tonumber(ARGV[at + 3]) then
-      used = limit
-      redis.call('SET', key, written(number, used, limit, digits), 'KEEPTTL')
-    end
-  end
-  used = used + cost
-  local later = math.max(0, math.ceil(used / limit) - 1)
+  local used = cost + (held and used_of(key, held, number, limit, tonumber(ARGV[at + 3]), digits) or 0)
+  local later = later_by(used, limit)
   if wait < 0 or later > 0 and left + (later - 1) * period > wait then return false end
   return true, written(number, used, limit, digits), math.ceil((left + later * period) / 1000) + 1
 end
 
--- Windows of so many microseconds. Arguments: period, when number zero begins, and count's.
-local function window(key, held, at)
+-- The number of the window that it is now, what is left of it and how long the next ones are, of windows of so many
+-- microseconds. Arguments: period, and when number zero begins.
+local function this_window(at)
   local period = tonumber(ARGV[at])
   local since = now - ARGV[at + 1]
   local into = math.fmod(since, period)
-  return at + 6, count(key, held, (since - into) / period, period - into, period, at + 2)
+  return (since - into) / period, period - into, period
+end
+
+-- Arguments: those of `this_window`, and count's.
+local function window(key, held, at)
+  local number, left, period = this_window(at)
+  return at + 6, count(key, held, number, left, period, at + 2)
 end
 
 -- The first day of a month, counted from the epoch; months count from January of the year 0.
@@ -48,9 +60,9 @@ local function first_day(month)
   return era * 146097 + of_era * 365 + math.floor(of_era / 4) - math.floor(of_era / 100) + days - 719468
 end
 
--- Months of the calendar, counted in years that begin in March, so that the leap day is the last, and in eras of 400
--- years, after which the calendar repeats. Arguments: months per window, seconds east of UTC, and count's.
-local function months(key, held, at)
+-- The same of months of the calendar, counted in years that begin in March, so that the leap day is the last, and in eras
+-- of 400 years, after which the calendar repeats. Arguments: months per window, and seconds east of UTC.
+local function this_month(at)
   local per_window = tonumber(ARGV[at])
   local day = math.floor((time[1] + ARGV[at + 1]) / 86400) + 719468
   local era = math.floor(day / 146097)
@@ -61,6 +73,12 @@ local function months(key, held, at)
   local month = math.floor((5 * of_year + 2) / 153) + 2
   local number = math.floor(((era * 400 + year) * 12 + month) / per_window)
   local ends = (first_day((number + 1) * per_window) * 86400 - ARGV[at + 1]) * 1000000
-  return at + 6, count(key, held, number, ends - now, 31 * 86400 * 1000000, at + 2)
+  return number, ends - now, 31 * 86400 * 1000000
+end
+
+-- Arguments: those of `this_month`, and count's.
+local function months(key, held, at)
+  local number, left, period = this_month(at)
+  return at + 6, count(key, held, number, left, period, at + 2)
 end
 

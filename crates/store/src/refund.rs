@@ -1,0 +1,67 @@
+//! Giving back what was taken and not used. Nothing here reads a socket or a clock.
+
+use crate::call::{Ask, Call, Unreadable, read_kept, read_time};
+use crate::resp::Reply;
+use crate::script::{Form, GIVE_BACK, Script};
+use tollgate_limit::Time;
+use tollgate_limit::kept::{Asked, Kept};
+
+/// Tokens that requests took and did not use, given back by one script: each state moves back by the cost of its question,
+/// and never beyond that in which nothing is missing. Logs and warm-ups stay as they are.
+///
+/// The caller vouches that the tokens were taken and are given back once.
+#[derive(Clone, Debug)]
+pub struct Refund(Call);
+
+impl Refund {
+    /// Gives back what these have taken. `None` if they cannot have been [asked](Call::new).
+    pub fn new(asks: Vec<Ask>) -> Option<Refund> {
+        Call::new(asks).map(Refund)
+    }
+
+    /// What is given back.
+    pub fn asks(&self) -> &[Ask] {
+        self.0.asks()
+    }
+
+    /// The script that does it.
+    pub fn script(&self) -> &'static Script {
+        &GIVE_BACK
+    }
+
+    /// What the script is told about the limits.
+    pub fn arguments(&self) -> &[String] {
+        self.0.arguments()
+    }
+
+    /// Writes the command.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, prefix: &str, form: Form) {
+        self.0.write_for(self.script(), out, prefix, form);
+    }
+
+    /// How many tokens each limit has got back. Where that is less than was taken, the rest had come back by itself.
+    ///
+    /// # Errors
+    /// The reply is none of the script's.
+    pub fn read(&self, reply: &Reply) -> Result<Vec<u64>, Unreadable> {
+        let Reply::Array(elements) = reply else { return Err(Unreadable) };
+        let Some(([seconds, micros], states)) = elements.split_first_chunk() else { return Err(Unreadable) };
+        let now = read_time(seconds, micros)?;
+        if states.len() != 2 * self.asks().len() {
+            return Err(Unreadable);
+        }
+        let given = |(ask, states): (&Ask, &[Reply])| {
+            let [before, after] = states else { return Err(Unreadable) };
+            let missing = |kept| Ok(missing(ask, read_kept(ask, kept)?, now));
+            Ok(missing(before)?.saturating_sub(missing(after)?).min(ask.cost))
+        };
+        self.asks().iter().zip(states.chunks_exact(2)).map(given).collect()
+    }
+}
+
+/// How many tokens a state lacks to full.
+fn missing(ask: &Ask, kept: Kept, now: Time) -> u64 {
+    let looked = Asked { cost: 0, max_wait: None, fits: true, is_taken: false };
+    let decision = ask.limit.decide_kept(kept, looked, now);
+    decision.limit.saturating_sub(decision.remaining).saturating_add(decision.debt)
+}
