@@ -18,6 +18,9 @@ pub struct Config {
     pub user: Option<String>,
     /// The user's password, where the store asks for one. It is never printed.
     pub password: Option<String>,
+    /// Which version of the protocol is spoken. The newest that the store knows will do, unless something in between
+    /// does not hand it on.
+    pub protocol: Protocol,
     /// Whom to trust and how to encrypt; `None` for a connection in the clear. The server, and sentinels if there are any,
     /// must have a certificate for the name or address that they are reached by.
     #[cfg(feature = "tls")]
@@ -46,6 +49,7 @@ impl Config {
             address: address.into(),
             user: None,
             password: None,
+            protocol: Protocol::Newest,
             #[cfg(feature = "tls")]
             tls: None,
             prefix: "tg:".to_owned(),
@@ -56,6 +60,15 @@ impl Config {
             remembered: 4_096,
         }
     }
+}
+
+/// A version of the protocol of Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// RESP3, and RESP2 with a store that does not know `HELLO`. In `CLIENT LIST` we are `tollgate` then.
+    Newest,
+    /// RESP2, and `HELLO` is never sent.
+    Resp2,
 }
 
 /// How connections are encrypted.
@@ -115,6 +128,7 @@ impl fmt::Debug for Config {
             .field("address", &self.address)
             .field("user", &self.user)
             .field("has_password", &self.password.is_some())
+            .field("protocol", &self.protocol)
             .field("prefix", &self.prefix)
             .field("budget", &self.budget)
             .field("connections", &self.connections)

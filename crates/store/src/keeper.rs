@@ -1,7 +1,7 @@
 //! Keeps connections: makes them, tries whether the store does what it is for, and makes new ones in place of the lost.
 
 use crate::call::{Ask, Call, Says};
-use crate::config::{Address, Config};
+use crate::config::{Address, Config, Protocol};
 use crate::connection::Connection;
 use crate::key::Fingerprint;
 use crate::resp::{Command, Reply, take_reply};
@@ -141,17 +141,46 @@ async fn time(stream: &mut Stream, call: &Call, config: &Config) -> Result<Durat
     Ok(best)
 }
 
+/// Says who we are, by the newer protocol if the store knows it.
 async fn introduce(stream: &mut Stream, config: &Config) -> Result<(), Trouble> {
-    let Some(password) = &config.password else { return Ok(()) };
+    if config.protocol == Protocol::Newest {
+        match exchange(stream, &hello(config)).await? {
+            Reply::Error(error) if !is_too_new(&error) => return Err(Trouble::Refused(error)),
+            Reply::Error(_) => {}
+            _ => return Ok(()),
+        }
+    }
+    let Some(command) = auth(config) else { return Ok(()) };
+    match exchange(stream, &command).await? {
+        Reply::Error(error) => Err(Trouble::Refused(error)),
+        _ => Ok(()),
+    }
+}
+
+fn hello(config: &Config) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut command = Command::new(&mut out, if config.password.is_some() { 7 } else { 4 });
+    command.word("HELLO").word("3");
+    if let Some(password) = &config.password {
+        command.word("AUTH").word(config.user.as_deref().unwrap_or("default")).word(password);
+    }
+    command.word("SETNAME").word("tollgate");
+    out
+}
+
+/// Whether that is what a store says that does not know the newer protocol, or that hides it.
+fn is_too_new(error: &str) -> bool {
+    error.starts_with("NOPROTO") || error.starts_with("ERR unknown command")
+}
+
+fn auth(config: &Config) -> Option<Vec<u8>> {
+    let password = config.password.as_ref()?;
     let mut command = Vec::new();
     match &config.user {
         Some(user) => Command::new(&mut command, 3).word("AUTH").word(user).word(password),
         None => Command::new(&mut command, 2).word("AUTH").word(password),
     };
-    match exchange(stream, &command).await? {
-        Reply::Error(error) => Err(Trouble::Refused(error)),
-        _ => Ok(()),
-    }
+    Some(command)
 }
 
 /// Questions that nobody asked, one for each script. They write, since a store that only reads is of no use.

@@ -40,7 +40,7 @@
 //! # What the store has to allow
 //!
 //! `ACL SETUSER tollgate on >secret ~tg:* +eval +evalsha +time +mget +set +del +pexpire +zadd +zcard +zrange
-//! +zrangebyscore +zrem +zremrangebyscore` is enough. Redis from 6.0 and every Valkey will do. A store that evicts keys forgets
+//! +zrangebyscore +zrem +zremrangebyscore` is enough; `HELLO` and `AUTH` are everybody's. Redis from 6.0 and every Valkey will do. A store that evicts keys forgets
 //! what was spent; `maxmemory-policy noeviction` refuses instead, and the rules then do what they say for failures.
 //!
 //! # What this crate does not contain
@@ -68,7 +68,7 @@ mod sync;
 pub use call::{Ask, Call, Says, Unreadable};
 #[cfg(feature = "tls")]
 pub use config::Tls;
-pub use config::{Address, Config};
+pub use config::{Address, Config, Protocol};
 pub use keeper::Trouble;
 pub use key::Fingerprint;
 pub use refund::Refund;
