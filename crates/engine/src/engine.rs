@@ -1,6 +1,7 @@
 //! The one decision path: identify, match, decide, act.
 
 mod asking;
+mod books;
 mod counting;
 mod deciding;
 mod event;
@@ -10,6 +11,7 @@ mod hold;
 mod in_force;
 mod queue;
 mod rules;
+mod together;
 mod verdict;
 
 pub use asking::{Answer, Pending, Question, Step};
@@ -19,8 +21,10 @@ pub use hold::{Booking, Hold};
 pub use in_force::InForce;
 pub use verdict::{Action, Checked, Reason, Verdict};
 
+use crate::ledger::Ledger;
 use crate::stats::RuleSnapshot;
 use arc_swap::ArcSwap;
+use books::Books;
 use deciding::{Plan, Taking};
 use event::Observer;
 use rules::Rules;
@@ -69,7 +73,7 @@ const MOST_HEIRS: usize = 8;
 /// ```
 pub struct Engine {
     rules: ArcSwap<Rules>,
-    table: Table,
+    books: Books,
     /// Held while rules are replaced: the ones before, until nobody decides by them any more. Whoever replaces rules
     /// frees them, for that can take longer than any decision may.
     replaced: Mutex<Vec<Arc<Rules>>>,
@@ -80,6 +84,7 @@ pub struct Engine {
 #[derive(Default)]
 pub struct EngineBuilder {
     capacity: Option<Capacity>,
+    accounts: usize,
     unknown_namespaces: NoMatch,
     observer: Option<Observer>,
 }
@@ -90,6 +95,13 @@ impl EngineBuilder {
     #[must_use]
     pub fn capacity(self, capacity: Capacity) -> EngineBuilder {
         EngineBuilder { capacity: Some(capacity), ..self }
+    }
+
+    /// How many buckets of rules that are [shared](tollgate_rules::model::Shared) with other hosts can be in use at the
+    /// same time, of 128 bytes each.
+    #[must_use]
+    pub fn accounts(self, accounts: usize) -> EngineBuilder {
+        EngineBuilder { accounts, ..self }
     }
 
     /// What becomes of requests of namespaces that nobody has rules for. They pass, unless told otherwise, and the
@@ -109,7 +121,10 @@ impl EngineBuilder {
     pub fn build(self, rules: RuleSet, now: Time) -> Engine {
         Engine {
             rules: ArcSwap::from_pointee(Rules::new(rules, None, self.unknown_namespaces, now)),
-            table: Table::new(self.capacity.unwrap_or(Capacity::Keys(CLIENTS)), &RandomState::new()),
+            books: Books {
+                table: Table::new(self.capacity.unwrap_or(Capacity::Keys(CLIENTS)), &RandomState::new()),
+                ledger: Ledger::new(self.accounts),
+            },
             replaced: Mutex::default(),
             observer: self.observer,
         }
@@ -148,8 +163,12 @@ impl Engine {
     #[inline]
     pub(crate) fn check_by(&self, parts: &[Request<'_>], clock: impl FnOnce() -> Time) -> Verdict {
         let mut verdict = Verdict::open(self.rules.load());
-        verdict.plan.find(&self.table, parts);
-        verdict.plan.take(&self.table, Taking::Pay, clock());
+        verdict.plan.find(&self.books.table, parts);
+        let now = clock();
+        if verdict.plan.is_shared {
+            verdict.plan.open_accounts(&self.books, parts, now);
+        }
+        verdict.plan.take(&self.books, Taking::Pay, now);
         self.seal(&mut verdict, parts);
         verdict
     }
@@ -157,8 +176,8 @@ impl Engine {
     /// What [`check`](Self::check) would say. Takes nothing and counts nothing.
     pub fn peek(&self, request: &Request<'_>, now: Time) -> Verdict {
         let mut verdict = Verdict::open(self.rules.load());
-        verdict.plan.find(&self.table, std::slice::from_ref(request));
-        verdict.plan.look(&self.table, now);
+        verdict.plan.find(&self.books.table, std::slice::from_ref(request));
+        verdict.plan.look(&self.books, now);
         verdict.close();
         verdict
     }
@@ -202,7 +221,7 @@ impl Engine {
     /// Replaces an estimate by what it really was: more is taken into debt, less is given back as far as it has
     /// not come back by itself.
     pub fn settle(&self, hold: Hold, actual: u64, now: Time) {
-        hold.settle(&self.table, actual, now);
+        hold.settle(&self.books, actual, now);
     }
 
     /// Gives back what was reserved for a request that did not happen.
@@ -212,7 +231,7 @@ impl Engine {
 
     /// Gives back what a verdict took for a request that was queued and whose client has left.
     pub fn cancel(&self, booking: impl Into<Booking>, now: Time) {
-        booking.into().cancel(&self.table, now);
+        booking.into().cancel(&self.books, now);
     }
 
     /// Tells the observer how a request went that was let through.
@@ -224,8 +243,8 @@ impl Engine {
     /// were. Buckets stay as they are that all clients share, or all who lack what would tell them apart.
     pub fn reset(&self, request: &Request<'_>, now: Time) -> usize {
         let mut plan = Plan::new(self.rules.load());
-        plan.find(&self.table, std::slice::from_ref(request));
-        plan.reset(&self.table, now)
+        plan.find(&self.books.table, std::slice::from_ref(request));
+        plan.reset(&self.books, now)
     }
 
     /// Every rule of the request's namespace, and why it applies or not. Takes nothing.
@@ -258,12 +277,12 @@ impl Engine {
 
     /// What a full table had to forget.
     pub fn forgotten(&self) -> Forgotten {
-        self.table.forgotten()
+        self.books.table.forgotten()
     }
 
     /// The buckets of all limits.
     pub fn table(&self) -> &Table {
-        &self.table
+        &self.books.table
     }
 
     /// The rules in force, for those who need to know what rules ask for before they can ask.
@@ -274,8 +293,11 @@ impl Engine {
     /// Decides by the rules of an open verdict.
     #[inline]
     fn decide(&self, verdict: &mut Verdict, parts: &[Request<'_>], taking: Taking, now: Time) {
-        verdict.plan.find(&self.table, parts);
-        verdict.plan.take(&self.table, taking, now);
+        verdict.plan.find(&self.books.table, parts);
+        if verdict.plan.is_shared {
+            verdict.plan.open_accounts(&self.books, parts, now);
+        }
+        verdict.plan.take(&self.books, taking, now);
         self.seal(verdict, parts);
     }
 
@@ -286,6 +308,9 @@ impl Engine {
             self.return_to_heirs(&mut verdict.plan);
         }
         verdict.close();
+        if verdict.plan.is_shared && verdict.is_allowed() {
+            verdict.plan.record(&self.books, parts);
+        }
         verdict.plan.count(!verdict.is_allowed(), parts);
         self.tell(&Event::Decided { parts, verdict });
     }
@@ -299,7 +324,7 @@ impl Engine {
             if plan.unreturned.is_empty() {
                 return;
             }
-            plan.unreturned.iter_mut().for_each(|tokens| tokens.give_back(&rules, &self.table));
+            plan.unreturned.iter_mut().for_each(|tokens| tokens.give_back(&rules, &self.books));
             plan.unreturned.retain(|tokens| !tokens.is_settled());
         }
     }
@@ -314,7 +339,10 @@ impl Engine {
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine").field("version", &self.version()).field("table", &self.table).finish_non_exhaustive()
+        f.debug_struct("Engine")
+            .field("version", &self.version())
+            .field("table", &self.books.table)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,8 @@
 use crate::clock::Clock;
 use crate::engine::{Engine, EngineBuilder, Event, Explanation, Hold, Verdict};
 use crate::files::{self, LoadError, Look};
+#[cfg(feature = "redis")]
+use crate::sharing::Sharing;
 use crate::watch::Watch;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,6 +10,10 @@ use std::time::Duration;
 use tollgate_limit::Capacity;
 use tollgate_rules::model::NoMatch;
 use tollgate_rules::{Mistakes, Request, RuleSet, Source};
+
+/// Buckets that are shared with other hosts and in use at the same time: 8 MiB.
+#[cfg(feature = "redis")]
+const ACCOUNTS: usize = 65_536;
 
 /// An [`Engine`] with a clock and, if they are in files, its rules: what a service embeds.
 ///
@@ -37,6 +43,8 @@ pub struct Tollgate {
     clock: Clock,
     /// Where the rules are.
     files: Option<Arc<Files>>,
+    #[cfg(feature = "redis")]
+    sharing: Option<Sharing>,
 }
 
 /// Where rules are, and what the files looked like when they were last read.
@@ -51,6 +59,8 @@ struct Files {
 pub struct TollgateBuilder {
     engine: EngineBuilder,
     clock: Option<Clock>,
+    #[cfg(feature = "redis")]
+    store: Option<tollgate_store::Config>,
 }
 
 impl TollgateBuilder {
@@ -64,6 +74,29 @@ impl TollgateBuilder {
     #[must_use]
     pub fn capacity(self, capacity: Capacity) -> TollgateBuilder {
         TollgateBuilder { engine: self.engine.capacity(capacity), ..self }
+    }
+
+    /// Counts together with all hosts that use the same Redis or Valkey, where rules say so by `shared`. Requests are then
+    /// to be decided by [`Tollgate::decide`], and the rest must be called within a tokio runtime.
+    ///
+    /// ```no_run
+    /// use tollgate::store::Config;
+    /// use tollgate::{Request, Tollgate};
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let tollgate = Tollgate::builder().store(Config::new("redis.internal:6379")).open("rules.yaml")?;
+    /// let verdict = tollgate.decide(&Request::new("shop", &[("user", "alice".into())])).await;
+    /// if verdict.is_degraded() {
+    ///     eprintln!("the store cannot be reached");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "redis")]
+    #[must_use]
+    pub fn store(self, store: tollgate_store::Config) -> TollgateBuilder {
+        let engine = self.engine.accounts(ACCOUNTS);
+        TollgateBuilder { store: Some(store), engine, ..self }
     }
 
     /// What becomes of requests of namespaces that nobody has rules for. They pass, unless told otherwise, and the
@@ -82,7 +115,14 @@ impl TollgateBuilder {
     /// With rules that were read already.
     pub fn build(self, rules: RuleSet) -> Tollgate {
         let clock = self.clock.unwrap_or_default();
-        Tollgate { engine: Arc::new(self.engine.build(rules, clock.now())), clock, files: None }
+        let engine = Arc::new(self.engine.build(rules, clock.now()));
+        Tollgate {
+            #[cfg(feature = "redis")]
+            sharing: self.store.map(|store| Sharing::start(&engine, clock.clone(), store)),
+            engine,
+            clock,
+            files: None,
+        }
     }
 
     /// With the rules of a file, or of all `.yaml`, `.yml` and `.json` files of a directory.
@@ -122,6 +162,30 @@ impl Tollgate {
     #[inline]
     pub fn check(&self, request: &Request<'_>) -> Verdict {
         self.engine.check_by(std::slice::from_ref(request), || self.clock.now())
+    }
+
+    /// The same where limits may be kept in a [store](TollgateBuilder::store), which is waited for no longer than its
+    /// budget. Without such limits it is ready at once.
+    ///
+    /// If the future is dropped before it is ready, the request may have been paid for.
+    #[cfg(feature = "redis")]
+    pub async fn decide(&self, request: &Request<'_>) -> Verdict {
+        self.decide_all(std::slice::from_ref(request)).await
+    }
+
+    /// The same for several requests that go ahead together or not at all.
+    #[cfg(feature = "redis")]
+    pub async fn decide_all(&self, parts: &[Request<'_>]) -> Verdict {
+        match &self.sharing {
+            Some(sharing) => self.engine.check_all_with(sharing.store(), parts, self.clock.now()).await,
+            None => self.engine.check_by(parts, || self.clock.now()),
+        }
+    }
+
+    /// Where hosts count together, if they do.
+    #[cfg(feature = "redis")]
+    pub fn sharing(&self) -> Option<&Sharing> {
+        self.sharing.as_ref()
     }
 
     /// What [`check`](Self::check) would say. Takes nothing.

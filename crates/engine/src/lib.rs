@@ -43,6 +43,7 @@ mod files;
 mod gate;
 pub mod headers;
 mod keyed;
+pub mod ledger;
 mod limiter;
 mod live;
 pub mod problem;
@@ -69,10 +70,14 @@ pub use tollgate_limit::{
     Quota, QuotaError, Reservation, Retry, Table, Time, format_duration, parse_duration,
 };
 
+#[cfg(feature = "redis")]
+pub use sharing::Sharing;
 pub use tollgate_rules::{
     CompiledLimit, CompiledNamespace, CompiledRule, Dialect, Glob, Mistake, Mistakes, PathGlob, Pattern, Regex,
     Request, RuleSet, Source, Value, did_you_mean, identity, json_schema, model,
 };
+#[cfg(feature = "redis")]
+pub use tollgate_store as store;
 pub use watch::Watch;
 
 /// The README's example is run, too.

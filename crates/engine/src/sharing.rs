@@ -1,10 +1,94 @@
-//! Limits that many hosts count together in Redis or Valkey.
+//! Limits that many hosts count together in Redis or Valkey (feature `redis`).
+//!
+//! [`Engine`] decides and writes down; here is who talks to the store. Requests that only the store can decide about wait for
+//! it, no longer than its budget. Everything else happens in one task in the background, which is called when something
+//! is urgent and looks after the rest now and then.
 
+mod lender;
+mod teller;
+
+use crate::clock::Clock;
 use crate::engine::{Answer, Engine, Question, Step, Verdict};
-use tokio::time::Instant;
+use crate::ledger::{Account, AccountId};
+use lender::{Lender, Lent, Wish, borrow};
+use std::collections::HashSet;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use teller::{Letter, Teller};
+use tokio::sync::Notify;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep, timeout};
 use tollgate_limit::Time;
 use tollgate_rules::Request;
-use tollgate_store::{Ask, Fingerprint, Says, Store, Told};
+use tollgate_rules::model::Shared;
+use tollgate_store::{Ask, Config, Fingerprint, Host, Says, Store, Told, Totals};
+
+/// How often a host says that it is there.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether the store is there, and which tokens are not needed.
+const TICK: Duration = Duration::from_millis(20);
+
+/// What is urgent is told together with all that is within this.
+const GATHER: Duration = Duration::from_millis(1);
+
+/// What was spent while the store could not be reached may put a client into debt for so long.
+const LONGEST_DEBT: Duration = Duration::from_secs(60);
+
+/// An engine's connection to a store. Cheap to clone; it ends with the last clone, or with the engine.
+#[derive(Clone)]
+pub struct Sharing {
+    store: Store,
+    _task: Arc<Task>,
+}
+
+/// Ends when it is dropped.
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Sharing {
+    /// Counts together with all hosts that use the same store and prefix. Until it is reached, rules do what they say for
+    /// failures. An engine is shared once.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime, which it lives on.
+    pub fn start(engine: &Arc<Engine>, clock: Clock, config: Config) -> Sharing {
+        let (store, bell) = (Store::open(config), Arc::new(Notify::new()));
+        let ring = Arc::clone(&bell);
+        engine.ledger().on_urgent(move || ring.notify_one());
+        let host = Host(RandomState::new().hash_one(0_u8));
+        let keeper = Keeper {
+            engine: Arc::downgrade(engine),
+            clock,
+            store: store.clone(),
+            host,
+            beaten_at: None,
+            ahead: Ahead::default(),
+            teller: Teller::default(),
+            lender: Lender::default(),
+            debtors: HashSet::new(),
+        };
+        Sharing { store, _task: Arc::new(Task(tokio::spawn(keeper.run(bell)))) }
+    }
+
+    /// Where hosts count together.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+}
+
+impl fmt::Debug for Sharing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sharing").field("store", &self.store).finish_non_exhaustive()
+    }
+}
 
 impl Engine {
     /// Decides about a request: what is limited here, here; what is kept in the store, there.
@@ -28,7 +112,7 @@ impl Engine {
 }
 
 /// Brings the answer to what [`Engine::begin`] wants to know.
-async fn ask(store: &Store, questions: &[Question], now: Time) -> Answer {
+pub(crate) async fn ask(store: &Store, questions: &[Question], now: Time) -> Answer {
     match store.ask(questions.iter().map(asked).collect(), now).await {
         Told::Decided(decisions) => Answer::Decided(decisions),
         Told::Refused { ask, decision } => Answer::Refused { question: ask, decision },
@@ -44,4 +128,185 @@ fn asked(question: &Question) -> Ask {
     };
     let Question { limit, cost, max_wait, .. } = *question;
     Ask { key: Fingerprint::new(question.limit_id, &question.client), limit, cost, max_wait, says }
+}
+
+/// By how much the store's clock is ahead of this host's; the one that is behind is below zero.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ahead {
+    by: Duration,
+    is_behind: bool,
+}
+
+impl Ahead {
+    fn new(store: Time, here: Time) -> Ahead {
+        if store >= here {
+            Ahead { by: store.since(here), is_behind: false }
+        } else {
+            Ahead { by: here.since(store), is_behind: true }
+        }
+    }
+
+    fn store_time(self, here: Time) -> Time {
+        let by = u64::try_from(self.by.as_nanos()).unwrap_or(u64::MAX);
+        let here = here.as_nanos();
+        Time::from_nanos(if self.is_behind { here.saturating_sub(by) } else { here.saturating_add(by) })
+    }
+}
+
+/// Whoever talks to the store in the background.
+struct Keeper {
+    engine: Weak<Engine>,
+    clock: Clock,
+    store: Store,
+    host: Host,
+    /// When the store last knew that this host is there.
+    beaten_at: Option<Instant>,
+    ahead: Ahead,
+    teller: Teller,
+    lender: Lender,
+    /// Accounts in which something may be owed.
+    debtors: HashSet<AccountId>,
+}
+
+impl Keeper {
+    async fn run(mut self, bell: Arc<Notify>) {
+        loop {
+            if timeout(TICK, bell.notified()).await.is_ok() {
+                sleep(GATHER).await;
+            }
+            // Without an engine there is nobody to talk for.
+            let Some(engine) = self.engine.upgrade() else { return };
+            self.look(&engine);
+            self.beat(&engine).await;
+            if !engine.ledger().is_cut_off() {
+                self.pay(&engine).await;
+                self.tell(&engine).await;
+                self.lend(&engine).await;
+            }
+            let now = self.clock.now();
+            self.teller.close_idle(&engine, now);
+            self.lender.close_idle(&engine, now);
+        }
+    }
+
+    /// Sees which accounts were used.
+    fn look(&mut self, engine: &Engine) {
+        let (ledger, now) = (engine.ledger(), self.clock.now());
+        let urgent = ledger.take_urgent().into_iter().map(|id| (id, true));
+        let touched = ledger.take_touched().into_iter().map(|id| (id, false));
+        for (id, is_urgent) in urgent.chain(touched).collect::<Vec<_>>() {
+            let Some(account) = ledger.account(id) else { continue };
+            self.debtors.insert(id);
+            match account.shared {
+                Shared::Store => self.teller.used(id, &account, is_urgent, now),
+                Shared::StoreLease => self.lender.used(id, &account, now),
+                Shared::Local | Shared::Cluster | Shared::StoreExact => {}
+            }
+        }
+    }
+
+    /// Says that this host is there, and finds out whether the store is.
+    async fn beat(&mut self, engine: &Engine) {
+        if !self.store.is_connected() {
+            self.beaten_at = None;
+            engine.ledger().set_cut_off(true);
+            return;
+        }
+        if self.beaten_at.is_some_and(|at| at.elapsed() < BEAT) {
+            return;
+        }
+        match self.store.count_hosts(self.host).await {
+            Some((hosts, time)) => {
+                self.beaten_at = Some(Instant::now());
+                self.ahead = Ahead::new(time, self.clock.now());
+                engine.ledger().set_hosts(hosts);
+                engine.ledger().set_cut_off(false);
+            }
+            None => {
+                self.beaten_at = None;
+                engine.ledger().set_cut_off(true);
+            }
+        }
+    }
+
+    /// Tells what was spent by rules with `shared: store`.
+    async fn tell(&mut self, engine: &Engine) {
+        let now = self.clock.now();
+        let when = (self.store.config().interval, now, self.ahead.store_time(now));
+        let letters = self.teller.letters(engine, |key| self.store.group(key), when);
+        let mut sending: JoinSet<(Letter, Option<Totals>)> = JoinSet::new();
+        for letter in letters {
+            let (store, host) = (self.store.clone(), self.host);
+            sending.spawn(async move {
+                let totals = store.tell(host, &letter.batch).await;
+                (letter, totals)
+            });
+        }
+        while let Some(Ok((letter, totals))) = sending.join_next().await {
+            match totals {
+                Some(totals) => self.teller.answered(engine, &letter, &totals, self.clock.now()),
+                // It is sent again when the store is there again.
+                None => self.beaten_at = None,
+            }
+        }
+    }
+
+    /// Takes tokens ahead for rules with `shared: store-lease`, and gives back what is not needed.
+    async fn lend(&mut self, engine: &Engine) {
+        let now = self.clock.now();
+        let mut asking: JoinSet<Option<(AccountId, Ask, Lent)>> = JoinSet::new();
+        for wish in self.lender.wishes(engine, now) {
+            let store = self.store.clone();
+            asking.spawn(async move {
+                match wish {
+                    Wish::Borrow { id, ask } => {
+                        let lent = borrow(&store, &ask, now).await;
+                        Some((id, ask, lent))
+                    }
+                    Wish::Return { ask } => {
+                        store.give_back(vec![ask]).await;
+                        None
+                    }
+                }
+            });
+        }
+        while let Some(answer) = asking.join_next().await {
+            if let Ok(Some((id, ask, lent))) = answer {
+                self.lender.answered(engine, (id, &ask), lent, self.clock.now());
+            }
+        }
+    }
+
+    /// Charges what was spent while the store could not be reached, as far as it still counts.
+    async fn pay(&mut self, engine: &Engine) {
+        for id in std::mem::take(&mut self.debtors) {
+            let owed = engine.ledger().take_owed(id);
+            let Some(account) = engine.ledger().account(id).filter(|_| owed > 0) else { continue };
+            let tokens = engine.still_owed(&account, owed, self.clock.now());
+            match account.shared {
+                Shared::Store => engine.ledger().charge(account.bucket(), tokens),
+                _ => self.charge(&account, tokens).await,
+            }
+        }
+    }
+
+    /// Takes tokens in the store whether they are there or not. Limits that cannot go into debt give all that they have.
+    async fn charge(&self, account: &Account, tokens: u64) {
+        let key = Fingerprint::new(account.limit_id, &account.client);
+        let ask = |cost| {
+            let max_wait = Some(LONGEST_DEBT);
+            Ask { key, limit: account.limit, cost, max_wait, says: Says::Quota }
+        };
+        if tokens == 0 {
+            return;
+        }
+        let told = self.store.ask(vec![ask(tokens)], self.clock.now()).await;
+        if let Told::Decided(decisions) = told
+            && let Some(decision) = decisions.first()
+            && !decision.is_allowed()
+            && decision.remaining > 0
+        {
+            self.store.ask(vec![ask(decision.remaining)], self.clock.now()).await;
+        }
+    }
 }

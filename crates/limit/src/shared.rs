@@ -52,7 +52,8 @@ impl Limit {
     }
 
     /// What one of so many hosts may let through by itself, such that all of them keep to the same rate. Even the
-    /// smallest share is a token at a time, only less often. It is a bucket, whatever the limit is.
+    /// smallest share is a token at a time, only less often. It is a bucket, whatever the limit is, unless there is only
+    /// one host.
     ///
     /// ```
     /// use tollgate_limit::Limit;
@@ -64,7 +65,9 @@ impl Limit {
     /// ```
     #[must_use]
     pub fn share(&self, hosts: u64) -> Limit {
-        let hosts = hosts.max(1);
+        if hosts <= 1 {
+            return *self;
+        }
         let (count, period) = self.rate();
         let burst = (self.most() / hosts).max(1);
         let longer = u32::try_from(hosts).ok().and_then(|hosts| period.checked_mul(hosts));

@@ -38,6 +38,9 @@ pub struct Config {
     /// How many requests wait for a store that has been silent for a third of the budget. All others are decided
     /// without it at once.
     pub most_waiting: usize,
+    /// How often hosts that decide by themselves tell what they have spent, unless it is urgent. Far from a limit it is
+    /// ten times as long.
+    pub interval: Duration,
     /// How many refusals are remembered, so that whoever keeps asking costs no round trip. Each takes 144 bytes.
     pub remembered: usize,
 }
@@ -57,6 +60,7 @@ impl Config {
             connections: 2,
             connect_timeout: Duration::from_millis(200),
             most_waiting: 20,
+            interval: Duration::from_millis(100),
             remembered: 4_096,
         }
     }
@@ -134,6 +138,7 @@ impl fmt::Debug for Config {
             .field("connections", &self.connections)
             .field("connect_timeout", &self.connect_timeout)
             .field("most_waiting", &self.most_waiting)
+            .field("interval", &self.interval)
             .field("remembered", &self.remembered)
             .finish()
     }

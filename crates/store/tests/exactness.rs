@@ -1,70 +1,257 @@
-//! Eight hosts with wrong clocks and one store: never a token more than burst + rate × time, and nearly all of those.
+//! Eight hosts, each a process of its own, and one store. Exact limits and lent tokens: never a token more than burst + rate × time,
+//! and nearly all of those. Limits that are only told of: within the bound that the docs state.
+//!
+//! A host is this program, started again with an environment that says so. `TOLLGATE_LONG=1` makes the runs as long as
+//! the promises are stated for.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod common;
 
 use common::{Client, Kind, PATIENCE, Random, Server, now};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Barrier};
-use std::thread;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
-use tollgate::{Clock, Engine, Request, RuleSet, Source, Time, Value};
+use tollgate::{Clock, Engine, Request, RuleSet, Sharing, Source, Time, Value};
 use tollgate_store::{Config, Reply, Store};
 
 const HOSTS: u64 = 8;
-const LASTS: Duration = Duration::from_secs(4);
 
-/// What all hosts let through, by key.
-type Admitted = Arc<Vec<AtomicU64>>;
+/// What makes this program a host: its number, where the store is, how long it lasts, how many keys there are, how many requests
+/// a second it gets (as many as it can if there are none), and its rules.
+const HOST: &str = "TOLLGATE_TEST_HOST";
 
-/// A host that asks for keys at random for a while, several at once, and at the end for each until it is refused.
-fn host(number: u64, server: &Server, rules: &str, admitted: &Admitted, phases: &Barrier) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let config = Config {
-        budget: Duration::from_secs(5),
-        connect_timeout: Duration::from_secs(5),
-        ..Config::new(server.address.to_string())
-    };
-    runtime.block_on(async {
-        let store = Store::open(config);
-        tokio::time::timeout(PATIENCE, store.connected()).await.unwrap();
-        let clock = Clock::system();
-        // From a day behind to six days ahead.
-        let now_here = move || clock.now() + Duration::from_secs(number * 86_400);
-        let engine = Arc::new(Engine::new(RuleSet::parse(&[Source::new("rules", rules)]).unwrap(), now_here()));
-        phases.wait();
-        let (start, mut random) = (now(), Random(number));
-        while start.elapsed() < LASTS {
-            let keys: Vec<usize> = (0..16).map(|_| random.below(admitted.len() as u64) as usize).collect();
-            let asking = keys.into_iter().map(|key| {
-                let (store, engine, admitted, at) =
-                    (store.clone(), Arc::clone(&engine), Arc::clone(admitted), now_here());
-                tokio::spawn(async move { ask(&store, &engine, &admitted, key, at).await })
-            });
-            for task in asking.collect::<Vec<_>>() {
-                task.await.unwrap();
-            }
-        }
-        phases.wait();
-        // The test reads the clock here.
-        phases.wait();
-        for key in (0..admitted.len()).filter(|key| *key as u64 % HOSTS == number) {
-            while ask(&store, &engine, admitted, key, now_here()).await {}
-        }
-        phases.wait();
-    });
+/// How long a run lasts, and how long if there is time.
+fn lasts(short: u64, long: u64) -> u64 {
+    if std::env::var_os("TOLLGATE_LONG").is_some() { long } else { short }
 }
 
-async fn ask(store: &Store, engine: &Engine, admitted: &Admitted, key: usize, at: Time) -> bool {
-    let user = key.to_string();
-    let attributes = [("user", Value::Text(&user))];
-    let verdict = engine.check_with(&store, &Request::new("n", &attributes), at).await;
-    assert!(verdict.checks().iter().all(|check| !check.is_degraded), "{:?}", store.stats());
-    if verdict.is_allowed() {
-        admitted.get(key).unwrap().fetch_add(1, Ordering::Relaxed);
+/// What a host is told.
+struct Orders {
+    number: u64,
+    address: String,
+    lasts: Duration,
+    keys: usize,
+    rate: u64,
+    rules: String,
+}
+
+impl Orders {
+    fn read() -> Option<Orders> {
+        let text = std::env::var(HOST).ok()?;
+        let words: Vec<&str> = text.splitn(6, '|').collect();
+        let [number, address, lasts, keys, rate, rules] = words.as_slice() else { panic!("{text}") };
+        Some(Orders {
+            number: number.parse().unwrap(),
+            address: (*address).to_owned(),
+            lasts: Duration::from_secs(lasts.parse().unwrap()),
+            keys: keys.parse().unwrap(),
+            rate: rate.parse().unwrap(),
+            rules: (*rules).to_owned(),
+        })
     }
-    verdict.is_allowed()
+}
+
+/// Not a test but a host, where somebody started it as one.
+#[test]
+fn a_host_does_what_it_is_told() {
+    let Some(orders) = Orders::read() else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(host(&orders));
+}
+
+/// Asks for keys at random for a while, and at the end for each until it is refused.
+async fn host(orders: &Orders) {
+    let patient = Duration::from_secs(5);
+    let config = Config { budget: patient, connect_timeout: patient, ..Config::new(orders.address.clone()) };
+    let clock = Clock::system();
+    let rules = RuleSet::parse(&[Source::new("rules", &*orders.rules)]).unwrap();
+    let engine = Arc::new(Engine::builder().accounts(4_096).build(rules, clock.now()));
+    let sharing = Sharing::start(&engine, clock.clone(), config);
+    tokio::time::timeout(PATIENCE, sharing.store().connected()).await.unwrap();
+    // From now to a week ahead: where the store decides, it does not matter what hosts take the time for.
+    let skew =
+        if orders.rules.contains("store-exact") { Duration::from_secs(orders.number * 86_400) } else { Duration::ZERO };
+    let host = Host { engine, store: sharing.store().clone(), now: Arc::new(move || clock.now() + skew) };
+    let mut admitted = vec![0_u64; orders.keys];
+    until_all_are_there(&host, sharing.store()).await;
+    say("ready");
+    hear();
+    if orders.rate == 0 {
+        host.hammer(orders, &mut admitted).await
+    } else {
+        host.stroll(orders, &mut admitted).await
+    }
+    say("done");
+    hear();
+    if orders.rate == 0 {
+        for key in (0..orders.keys).filter(|key| *key as u64 % HOSTS == orders.number) {
+            while host.ask(key).await {
+                admitted[key] += 1;
+            }
+        }
+    }
+    let counts: Vec<String> = admitted.iter().map(u64::to_string).collect();
+    say(&format!("{} {}", sharing.store().stats().answered, counts.join(" ")));
+}
+
+/// Hosts know of each other after a heartbeat or two.
+async fn until_all_are_there(host: &Host, store: &Store) {
+    let start = now();
+    while host.engine.ledger().hosts() < HOSTS || !store.is_connected() {
+        assert!(start.elapsed() < PATIENCE, "{} hosts", host.engine.ledger().hosts());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[derive(Clone)]
+struct Host {
+    engine: Arc<Engine>,
+    store: Store,
+    now: Arc<dyn Fn() -> Time + Send + Sync>,
+}
+
+impl Host {
+    async fn ask(&self, key: usize) -> bool {
+        let user = key.to_string();
+        let attributes = [("user", Value::Text(&user))];
+        let request = Request::new("n", &attributes);
+        let verdict = self.engine.check_with(&self.store, &request, (self.now)()).await;
+        assert!(!verdict.is_degraded(), "{:?}", self.store.stats());
+        verdict.is_allowed()
+    }
+
+    async fn ask_at_once(&self, keys: &[usize], admitted: &mut [u64]) {
+        let asking: Vec<_> = keys
+            .iter()
+            .map(|key| {
+                let (host, key) = (self.clone(), *key);
+                tokio::spawn(async move { (key, host.ask(key).await) })
+            })
+            .collect();
+        for task in asking {
+            let (key, is_allowed) = task.await.unwrap();
+            admitted[key] += u64::from(is_allowed);
+        }
+    }
+
+    /// As fast as it can, several at once.
+    async fn hammer(&self, orders: &Orders, admitted: &mut [u64]) {
+        let (start, mut random) = (now(), Random(orders.number));
+        while start.elapsed() < orders.lasts {
+            let keys: Vec<usize> = (0..16).map(|_| random.below(orders.keys as u64) as usize).collect();
+            self.ask_at_once(&keys, admitted).await;
+        }
+    }
+
+    /// At an even rate.
+    async fn stroll(&self, orders: &Orders, admitted: &mut [u64]) {
+        let (start, mut random, mut asked) = (now(), Random(orders.number), 0);
+        while start.elapsed() < orders.lasts {
+            let due = (start.elapsed().as_secs_f64() * orders.rate as f64) as u64;
+            let keys: Vec<usize> = (asked..due).map(|_| random.below(orders.keys as u64) as usize).collect();
+            asked = due;
+            self.ask_at_once(&keys, admitted).await;
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+fn say(line: &str) {
+    println!("host: {line}");
+    std::io::stdout().flush().unwrap();
+}
+
+fn hear() {
+    std::io::stdin().lock().read_line(&mut String::new()).unwrap();
+}
+
+/// A host, as whoever started it sees it.
+struct Process {
+    child: Child,
+    orders: ChildStdin,
+    says: BufReader<ChildStdout>,
+}
+
+impl Process {
+    fn start(number: u64, server: &Server, run: &Run<'_>) -> Process {
+        let Run { lasts, keys, rules, .. } = run;
+        let rate = run.rates.map_or(0, |rates| rates[number as usize]);
+        let orders = format!("{number}|{}|{lasts}|{keys}|{rate}|{rules}", server.address);
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_host_does_what_it_is_told", "--nocapture"])
+            .env(HOST, orders)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (orders, says) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        Process { child, orders, says }
+    }
+
+    fn go_on(&mut self) {
+        self.orders.write_all(b"\n").unwrap();
+    }
+
+    /// The next thing that it says as a host.
+    fn hear(&mut self) -> String {
+        let mut line = String::new();
+        while self.says.read_line(&mut line).unwrap() > 0 {
+            if let Some((_, said)) = line.trim_end().split_once("host: ") {
+                return said.to_owned();
+            }
+            line.clear();
+        }
+        panic!("a host has ended");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Run<'a> {
+    kind: Kind,
+    lasts: u64,
+    keys: usize,
+    rules: &'a str,
+    /// Requests a second to each host.
+    rates: Option<[u64; HOSTS as usize]>,
+}
+
+/// What all hosts together did.
+#[derive(Debug)]
+struct Outcome {
+    /// Let through, by key.
+    admitted: Vec<f64>,
+    calls: u64,
+    /// Seconds from before the first request to after the last, and the part of it in which they came all the time.
+    seconds: f64,
+    busy_seconds: f64,
+}
+
+fn run(run: &Run<'_>) -> Outcome {
+    let server = Server::start(run.kind, &[]);
+    let mut client = server.client();
+    let mut hosts: Vec<Process> = (0..HOSTS).map(|number| Process::start(number, &server, run)).collect();
+    hosts.iter_mut().for_each(|host| assert_eq!(host.hear(), "ready"));
+    let started = store_time(&mut client);
+    hosts.iter_mut().for_each(Process::go_on);
+    hosts.iter_mut().for_each(|host| assert_eq!(host.hear(), "done"));
+    let middle = store_time(&mut client);
+    hosts.iter_mut().for_each(Process::go_on);
+    let (mut admitted, mut calls) = (vec![0.0; run.keys], 0);
+    for host in &mut hosts {
+        let said = host.hear();
+        let mut numbers = said.split(' ').map(|number| number.parse::<u64>().unwrap());
+        calls += numbers.next().unwrap();
+        admitted.iter_mut().zip(numbers).for_each(|(sum, count)| *sum += count as f64);
+    }
+    Outcome { admitted, calls, seconds: store_time(&mut client) - started, busy_seconds: middle - started }
 }
 
 fn store_time(client: &mut Client) -> f64 {
@@ -76,38 +263,24 @@ fn store_time(client: &mut Client) -> f64 {
     parts.iter().map(number).zip([1.0, 1e-6]).map(|(number, unit)| number * unit).sum()
 }
 
-fn run(kind: Kind, limit: &str, keys: usize, burst: f64, rate: f64) {
-    let server = Server::start(kind, &[]);
-    let rules = format!(
-        "namespace: n\nrules: [{{ name: a, key: [user], limits: [{limit}], shared: store-exact, on_failure: refuse }}]\n"
-    );
-    let admitted: Admitted = Arc::new((0..keys).map(|_| AtomicU64::new(0)).collect());
-    let phases = Barrier::new(HOSTS as usize + 1);
-    let (start, lasted, end) = thread::scope(|scope| {
-        for number in 0..HOSTS {
-            let (server, rules, admitted, phases) = (&server, &rules, &admitted, &phases);
-            scope.spawn(move || host(number, server, rules, admitted, phases));
-        }
-        let mut client = server.client();
-        // Before the first of them asks, and after the last of them has stopped.
-        let start = store_time(&mut client);
-        phases.wait();
-        let started = store_time(&mut client);
-        phases.wait();
-        let middle = store_time(&mut client);
-        phases.wait();
-        phases.wait();
-        (start, middle - started, store_time(&mut client))
-    });
-    let counts: Vec<f64> = admitted.iter().map(|count| count.load(Ordering::Relaxed) as f64).collect();
-    let (most, least) = (burst + rate * (end - start), burst + rate * lasted);
-    let all: f64 = counts.iter().sum();
+fn rules(limit: &str, shared: &str) -> String {
+    format!(
+        "namespace: n\nrules: [{{ name: a, key: [user], limits: [{limit}], shared: {shared}, on_failure: refuse }}]\n"
+    )
+}
+
+/// Not one token too many for any key, and hardly one too few over all.
+fn is_exact(kind: Kind, shared: &str, limit: &str, keys: usize, (burst, rate): (f64, f64)) {
+    let rules = rules(limit, shared);
+    let outcome = run(&Run { kind, lasts: lasts(4, 30), keys, rules: &rules, rates: None });
+    let (most, least) = (burst + rate * outcome.seconds, burst + rate * outcome.busy_seconds);
+    let all: f64 = outcome.admitted.iter().sum();
     println!(
-        "{kind:?}: {limit}, {keys} keys: {all} let through of {:.0}, at least {:.4}",
+        "{kind:?}: {shared}, {limit}, {keys} keys: {all} let through of at most {:.0}, {:.4} of what was there",
         most * keys as f64,
         all / (least * keys as f64)
     );
-    assert!(counts.iter().all(|count| *count <= most), "{kind:?}: {limit}: {counts:?} of {most}");
+    assert!(outcome.admitted.iter().all(|count| *count <= most), "{kind:?}: {limit}: {outcome:?} of {most}");
     // Tokens of which a part has come in are no tokens yet.
     assert!(all >= 0.99 * least * keys as f64 - keys as f64, "{kind:?}: {limit}: {all} of {least} each");
 }
@@ -115,14 +288,51 @@ fn run(kind: Kind, limit: &str, keys: usize, burst: f64, rate: f64) {
 #[test]
 fn n2_eight_hosts_let_through_exactly_the_limit_of_one_key() {
     for kind in Kind::ALL {
-        run(kind, "300 per second burst 500", 1, 500.0, 300.0);
-        run(kind, "7000 per minute burst 500", 1, 500.0, 7_000.0 / 60.0);
+        is_exact(kind, "store-exact", "300 per second burst 500", 1, (500.0, 300.0));
     }
+    is_exact(Kind::Redis, "store-exact", "7000 per minute burst 500", 1, (500.0, 7_000.0 / 60.0));
 }
 
 #[test]
 fn n2_eight_hosts_let_through_exactly_the_limits_of_a_thousand_keys() {
     for kind in Kind::ALL {
-        run(kind, "2 per second burst 10", 1_000, 10.0, 2.0);
+        is_exact(kind, "store-exact", "2 per second burst 10", 1_000, (10.0, 2.0));
+    }
+}
+
+#[test]
+fn n2_eight_hosts_that_borrow_let_through_exactly_the_limit_of_one_key() {
+    for kind in Kind::ALL {
+        is_exact(kind, "store-lease", "300 per second burst 500", 1, (500.0, 300.0));
+    }
+    is_exact(Kind::Redis, "store-lease", "5000 per second burst 5000", 1, (5_000.0, 5_000.0));
+}
+
+#[test]
+fn n2_eight_hosts_that_borrow_let_through_exactly_the_limits_of_a_thousand_keys() {
+    is_exact(Kind::Redis, "store-lease", "2 per second burst 10", 1_000, (10.0, 2.0));
+}
+
+/// Ten times as many requests as are allowed, most of them to one host.
+#[test]
+fn n2_eight_hosts_that_only_tell_stay_within_their_bound_and_near_the_limit() {
+    let (rate, burst, budget) = (300.0, 300.0, 0.05);
+    let rules = rules("300 per second", "store");
+    let seconds = lasts(10, 60);
+    let rates = Some([1_500, 600, 300, 200, 150, 100, 100, 50]);
+    let outcome = run(&Run { kind: Kind::Redis, lasts: seconds, keys: 1, rules: &rules, rates });
+    let admitted = outcome.admitted[0];
+    let (most, least) = (burst + rate * outcome.seconds, burst + rate * outcome.busy_seconds);
+    // What the hosts may hide, and what they decide while they tell: a round trip and a gathering of all requests.
+    let bound = most + budget * burst + 3_000.0 * 0.02;
+    println!(
+        "store: {admitted} let through of {least:.0}, {:.4} of it; at most {bound:.0}; {:.4} calls a decision",
+        admitted / least,
+        outcome.calls as f64 / (3_000.0 * outcome.busy_seconds)
+    );
+    assert!(admitted <= bound, "{outcome:?}");
+    assert!(admitted >= 0.97 * least, "{outcome:?}");
+    if seconds >= 60 {
+        assert!((0.99..=1.01).contains(&(admitted / least)), "{outcome:?}");
     }
 }

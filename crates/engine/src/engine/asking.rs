@@ -79,20 +79,21 @@ impl Engine {
     /// The same for several requests that go ahead together or not at all. Two questions may then be about one state.
     pub fn begin_all(&self, parts: &[Request<'_>], now: Time) -> Step {
         let mut verdict = Verdict::open(self.rules.load());
-        verdict.plan.find(&self.table, parts);
-        let mut questions = questions(&verdict.plan, parts);
-        for question in &questions {
-            if let Some(check) = verdict.plan.checks.get_mut(question.check) {
-                check.is_open = true;
-            }
+        let plan = &mut verdict.plan;
+        plan.find(&self.books.table, parts);
+        plan.can_ask = plan.is_shared;
+        if plan.is_shared {
+            plan.open_accounts(&self.books, parts, now);
         }
         // What has to wait for an answer may be given back later, as far as time has not done so already.
-        let taking = if questions.is_empty() { Taking::Pay } else { Taking::Book };
-        verdict.plan.take(&self.table, taking, now);
-        if questions.is_empty() || verdict.plan.is_refused() {
+        let is_open = |plan: &Plan| plan.checks.iter().any(|check| check.is_open);
+        let taking = if is_open(plan) { Taking::Book } else { Taking::Pay };
+        plan.take(&self.books, taking, now);
+        if !is_open(plan) || plan.is_refused() {
             self.seal(&mut verdict, parts);
             return Step::Done(verdict);
         }
+        let mut questions = questions(plan, parts);
         if has_paying_quota(&verdict.plan.checks) {
             questions
                 .iter_mut()
@@ -118,13 +119,13 @@ impl Engine {
                 Told::Decided(decision) => answered(check, decision),
                 Told::Nothing => {}
                 Told::Failed => {
-                    check.is_open = false;
-                    plan.take_unasked(question.check, &self.table, now);
+                    (check.is_open, check.is_degraded) = (false, true);
+                    plan.take_unasked(question.check, &self.books, now);
                 }
             }
         }
         if plan.is_refused() {
-            plan.give_back_all(&self.table, now);
+            plan.give_back_all(&self.books, now);
         }
         self.seal(&mut verdict, parts);
         verdict
@@ -165,7 +166,7 @@ fn answered(check: &mut Checked, decision: Decision) {
 }
 
 fn questions(plan: &Plan, parts: &[Request<'_>]) -> Vec<Question> {
-    let asked = plan.checks.iter().enumerate().filter(|(_, check)| check.is_asked);
+    let asked = plan.checks.iter().enumerate().filter(|(_, check)| check.is_open);
     asked
         .filter_map(|(index, check)| {
             let (limit, amount, client) = plan.elsewhere(check, parts)?;

@@ -1,8 +1,10 @@
 //! How a request is decided: all limits that apply are looked at, then each is taken, and what was taken is given
 //! back if a race makes one refuse after all.
 
+use super::books::Books;
 use super::queue::{patience, queued};
 use super::rules::Rules;
+use super::together::{Doing, Way, instead};
 use super::verdict::{Action, Checked, Reason, quotas_refuse, refusal};
 use arc_swap::Guard;
 use smallvec::SmallVec;
@@ -10,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate_limit::{Decision, Limit, Op, Outcome, Reservation, Retry, Table, Time};
 use tollgate_rules::identity::{Key, Part};
-use tollgate_rules::model::{Amount, Cost, OnFailure, Over, Rule};
+use tollgate_rules::model::{Amount, Cost, OnFailure, Over, Rule, Shared};
 use tollgate_rules::{CompiledLimit, CompiledNamespace, Request};
 
 /// Where a client's state is kept: the limit's id and the key's fingerprint.
@@ -24,12 +26,17 @@ pub(super) struct Booked {
     pub(super) reservation: Reservation,
     /// Whether the cost is what the request said, so that it can be settled by what it really was.
     pub(super) is_estimate: bool,
+    /// Whose account it was written down in, if others are told.
+    pub(super) account: Option<Bucket>,
     check: usize,
 }
 
 impl Booked {
-    pub(super) fn cancel(self, table: &Table, now: Time) {
-        table.cancel(&self.bucket, &self.limit, self.reservation, now);
+    pub(super) fn cancel(self, books: &Books, now: Time) {
+        let returned = books.table.cancel(&self.bucket, &self.limit, self.reservation, now);
+        if let Some(account) = self.account {
+            books.ledger.give_back(account, returned);
+        }
     }
 }
 
@@ -55,6 +62,10 @@ pub(super) struct Plan {
     pub(super) reservations: SmallVec<[Booked; 0]>,
     /// What there was no room for when it was given back.
     pub(super) unreturned: Vec<Unreturned>,
+    /// Whether any of the limits is shared with other hosts.
+    pub(super) is_shared: bool,
+    /// Whether those who keep limits elsewhere can be asked.
+    pub(super) can_ask: bool,
 }
 
 /// Tokens that a bucket did not take back: most likely they went on to another one, as its limit was replaced.
@@ -67,7 +78,7 @@ pub(super) struct Unreturned {
 impl Unreturned {
     /// Gives the tokens to the limit that has taken over what was in the bucket, if there is one, and keeps what that
     /// does not take, either.
-    pub(super) fn give_back(&mut self, rules: &Rules, table: &Table) {
+    pub(super) fn give_back(&mut self, rules: &Rules, books: &Books) {
         let (id, client) = self.bucket;
         // Requests in flight may also have carried what was in it back to a predecessor. Where there is none, the tokens
         // have come back by themselves.
@@ -79,8 +90,8 @@ impl Unreturned {
         if let Some(limit) = heir
             && let Amount::Limit { limit: amount, .. } = &limit.amount
         {
-            carry_over(limit, amount, client, table, self.now);
-            let taken = table.put_back(&(limit.id, client), amount, self.tokens, self.now).granted;
+            carry_over(limit, amount, client, &books.table, self.now);
+            let taken = books.table.put_back(&(limit.id, client), amount, self.tokens, self.now).granted;
             self.tokens = self.tokens.saturating_sub(taken);
         }
     }
@@ -102,6 +113,8 @@ impl Plan {
             otherwise: (Action::Allow, Reason::UnknownNamespace),
             reservations: SmallVec::new(),
             unreturned: Vec::new(),
+            is_shared: false,
+            can_ask: false,
         }
     }
 
@@ -116,79 +129,73 @@ impl Plan {
     }
 
     /// Looks at every limit and takes nothing.
-    pub(super) fn look(&mut self, table: &Table, now: Time) {
+    pub(super) fn look(&mut self, books: &Books, now: Time) {
         for index in 0..self.checks.len() {
-            self.look_at(index, table, now);
+            self.look_at(index, books, now);
         }
     }
 
     /// Decides: all or nothing.
     #[inline]
-    pub(super) fn take(&mut self, table: &Table, taking: Taking, now: Time) {
+    pub(super) fn take(&mut self, books: &Books, taking: Taking, now: Time) {
         if self.is_settled() {
             return;
         }
         // A single limit need not be looked at first, and there is no other one to give anything back to.
         if self.checks.len() == 1 {
-            return self.take_one(0, table, taking, now);
+            return self.take_one(0, books, taking, now);
         }
-        self.look(table, now);
+        self.look(books, now);
         if self.is_refused() {
-            return self.count_refusals(table, now);
+            return self.count_refusals(books, now);
         }
         // Who waits for one limit may leave, and then gets back what the others took.
         let waits = self.checks.iter().any(|check| !check.decision.wait().is_zero());
-        self.take_each(table, if waits { Taking::Book } else { taking }, now);
+        self.take_each(books, if waits { Taking::Book } else { taking }, now);
     }
 
     /// Takes what was found to be there. Gives it all back if something is there no longer.
-    fn take_each(&mut self, table: &Table, taking: Taking, now: Time) {
+    fn take_each(&mut self, books: &Books, taking: Taking, now: Time) {
         for index in 0..self.checks.len() {
             let is_there = self.checks.get(index).is_some_and(|check| check.decision.is_allowed());
             if is_there {
-                self.take_one(index, table, taking, now);
+                self.take_one(index, books, taking, now);
             }
             if self.is_refused() {
-                return self.give_back(index, table, now);
+                return self.give_back(index, books, now);
             }
         }
     }
 
     /// Gives back what the limits before this one have taken.
-    fn give_back(&mut self, before: usize, table: &Table, now: Time) {
+    fn give_back(&mut self, before: usize, books: &Books, now: Time) {
         let booked = std::mem::take(&mut self.reservations);
         let is_booked = |index| booked.iter().any(|booked| booked.check == index);
         for (index, check) in self.checks.iter_mut().enumerate().take(before) {
             let taken = std::mem::take(&mut check.decision.granted);
             if taken > 0
                 && !is_booked(index)
-                && let Some((limit, amount)) = local(&self.rules, check)
+                && let Some(unreturned) = put_back(check, &self.rules, taken, books, now)
             {
-                let outcome = check.decision.outcome;
-                check.decision = table.put_back(&bucket(limit, check), amount, taken, now);
-                let missing = taken - check.decision.granted.min(taken);
-                if missing > 0 {
-                    self.unreturned.push(Unreturned { bucket: bucket(limit, check), tokens: missing, now });
-                }
-                (check.decision.outcome, check.decision.granted) = (outcome, 0);
+                self.unreturned.push(unreturned);
             }
         }
-        booked.into_iter().for_each(|booked| booked.cancel(table, now));
+        booked.into_iter().for_each(|booked| booked.cancel(books, now));
     }
 
     /// Gives back everything that was taken here.
-    pub(super) fn give_back_all(&mut self, table: &Table, now: Time) {
-        self.give_back(self.checks.len(), table, now);
+    pub(super) fn give_back_all(&mut self, books: &Books, now: Time) {
+        self.give_back(self.checks.len(), books, now);
     }
 
     /// Takes a limit that is kept elsewhere as its rule says for when that cannot be reached.
-    pub(super) fn take_unasked(&mut self, index: usize, table: &Table, now: Time) {
-        self.take_one(index, table, Taking::Pay, now);
+    pub(super) fn take_unasked(&mut self, index: usize, books: &Books, now: Time) {
+        self.take_one(index, books, Taking::Pay, now);
     }
 
     /// Tells limits that a request was refused which count that, too. A request that was only looked at is not
     /// known to have been refused.
-    fn count_refusals(&mut self, table: &Table, now: Time) {
+    fn count_refusals(&mut self, books: &Books, now: Time) {
         for index in 0..self.checks.len() {
             let Some(check) = self.checks.get(index) else { continue };
             let counts = local(&self.rules, check).is_some_and(|(_, limit)| limit.counts_refusals());
@@ -196,8 +203,8 @@ impl Plan {
             if !counts || check.decision.is_allowed() {
                 continue;
             }
-            self.take_one(index, table, Taking::Pay, now);
-            self.give_back(index + 1, table, now);
+            self.take_one(index, books, Taking::Pay, now);
+            self.give_back(index + 1, books, now);
             // It may have room by now, but nothing was paid.
             if let Some(check) = self.checks.get_mut(index).filter(|check| check.decision.is_allowed()) {
                 check.decision.outcome = refused;
@@ -205,41 +212,38 @@ impl Plan {
         }
     }
 
-    fn look_at(&mut self, index: usize, table: &Table, now: Time) {
-        let Plan { rules, checks, .. } = self;
+    fn look_at(&mut self, index: usize, books: &Books, now: Time) {
+        let Plan { rules, checks, can_ask, .. } = self;
         let Some(check) = checks.get_mut(index).filter(|check| !check.is_open) else { return };
-        let Some((limit, amount)) = local(rules, check) else { return ban(check) };
-        if check.is_asked && !answer_unasked(check, rules, amount) {
-            return;
-        }
-        carry_over(limit, amount, check.client, table, now);
-        check.decision = table.decide(&bucket(limit, check), amount, Op::Peek(check.cost), now);
+        let mut stand_in = None;
+        let counted = counted(check, rules, books, (Doing::Look, *can_ask, now), &mut stand_in);
+        let Some((bucket, amount)) = counted else { return };
+        check.decision = books.table.decide(&bucket, amount, Op::Peek(check.cost), now);
         if let Some(wait) = patience(rules, check) {
             check.decision.outcome = queued(check.decision.outcome, amount, check.cost, wait);
         }
     }
 
     #[inline]
-    fn take_one(&mut self, index: usize, table: &Table, taking: Taking, now: Time) {
-        let Plan { rules, checks, reservations, .. } = self;
+    fn take_one(&mut self, index: usize, books: &Books, taking: Taking, now: Time) {
+        let Plan { rules, checks, reservations, can_ask, .. } = self;
         let Some(check) = checks.get_mut(index).filter(|check| !check.is_open) else { return };
-        let Some((limit, amount)) = local(rules, check) else { return ban(check) };
-        if check.is_asked && !answer_unasked(check, rules, amount) {
-            return;
-        }
-        carry_over(limit, amount, check.client, table, now);
-        let bucket = bucket(limit, check);
+        let mut stand_in = None;
+        let counted = counted(check, rules, books, (Doing::Take, *can_ask, now), &mut stand_in);
+        let Some((bucket, amount)) = counted else { return };
         let wait = patience(rules, check).unwrap_or_else(|| amount.patience(check.cost, None));
         if taking == Taking::Pay && wait.is_zero() {
-            check.decision = table.decide(&bucket, amount, Op::Take(check.cost), now);
+            check.decision = books.table.decide(&bucket, amount, Op::Take(check.cost), now);
             return;
         }
-        match table.reserve(&bucket, amount, (check.cost, wait), now) {
+        match books.table.reserve(&bucket, amount, (check.cost, wait), now) {
             Ok(reservation) => {
                 check.decision = reservation.decision();
                 if taking == Taking::Book || !reservation.wait().is_zero() {
                     let is_estimate = rule(rules, check).is_some_and(|rule| rule.cost == Cost::Asked);
-                    reservations.push(Booked { bucket, limit: *amount, reservation, is_estimate, check: index });
+                    let account = (check.shared == Shared::Store && !check.is_degraded).then_some(bucket);
+                    let limit = *amount;
+                    reservations.push(Booked { bucket, limit, reservation, is_estimate, account, check: index });
                 }
             }
             Err(refused) => check.decision = refused,
@@ -310,13 +314,13 @@ impl Plan {
     }
 
     /// Forgets what was spent in every bucket that is the client's own, and says how many those are.
-    pub(super) fn reset(&self, table: &Table, now: Time) -> usize {
+    pub(super) fn reset(&self, books: &Books, now: Time) -> usize {
         let mut buckets = 0;
-        for check in self.checks.iter().filter(|check| !self.is_anybodys(check, table)) {
+        for check in self.checks.iter().filter(|check| !self.is_anybodys(check, &books.table)) {
             let Some((limit, amount)) = local(&self.rules, check) else { continue };
             // What was spent of a limit before this one would otherwise come back.
-            carry_over(limit, amount, check.client, table, now);
-            let _ = table.decide(&bucket(limit, check), amount, Op::Reset, now);
+            carry_over(limit, amount, check.client, &books.table, now);
+            let _ = books.table.decide(&bucket(limit, check), amount, Op::Reset, now);
             buckets += 1;
         }
         buckets
@@ -351,13 +355,13 @@ pub(super) fn has_less_left(one: &Decision, other: &Decision) -> bool {
 }
 
 #[inline]
-fn bucket(limit: &CompiledLimit, check: &Checked) -> Bucket {
+pub(super) fn bucket(limit: &CompiledLimit, check: &Checked) -> Bucket {
     (limit.id, check.client)
 }
 
 /// The limit of a check, unless it is a ban.
 #[inline]
-fn local<'a>(rules: &'a Rules, check: &Checked) -> Option<(&'a CompiledLimit, &'a Limit)> {
+pub(super) fn local<'a>(rules: &'a Rules, check: &Checked) -> Option<(&'a CompiledLimit, &'a Limit)> {
     let limit = rules.compiled.get(check.namespace)?.limit(check.limit)?;
     match &limit.amount {
         Amount::Limit { limit: amount, .. } => Some((limit, amount)),
@@ -374,17 +378,48 @@ fn ban(check: &mut Checked) {
     check.decision.outcome = Outcome::Refused(Retry::Never);
 }
 
-/// What is answered for a limit that is kept elsewhere and was not asked. Says whether to count here instead.
-fn answer_unasked(check: &mut Checked, rules: &Rules, amount: &Limit) -> bool {
-    check.is_degraded = true;
-    let on_failure = rule(rules, check).map_or(OnFailure::Local, |rule| rule.on_failure);
-    check.decision.limit = amount.most();
-    match on_failure {
-        OnFailure::Local => return true,
-        OnFailure::Allow => (check.decision.outcome, check.decision.remaining) = (Outcome::Allowed, amount.most()),
-        OnFailure::Refuse => check.decision.outcome = Outcome::Refused(Retry::After(Duration::from_secs(1))),
+/// The bucket and the limit that a check is counted by on this host, unless it is decided without.
+#[inline(always)]
+fn counted<'a>(
+    check: &mut Checked,
+    rules: &'a Rules,
+    books: &Books,
+    asked: (Doing, bool, Time),
+    stand_in: &'a mut Option<Limit>,
+) -> Option<(Bucket, &'a Limit)> {
+    let Some((limit, amount)) = local(rules, check) else {
+        ban(check);
+        return None;
+    };
+    match Way::of(check, rules, (limit, amount), books, asked) {
+        Way::Here => {
+            carry_over(limit, amount, check.client, &books.table, asked.2);
+            Some((bucket(limit, check), amount))
+        }
+        Way::Instead(bucket, share) => Some((bucket, stand_in.insert(share))),
+        Way::Settled => None,
     }
-    false
+}
+
+/// Gives back what a check has taken, to where it was taken from. Says what there was no room for.
+fn put_back(check: &mut Checked, rules: &Rules, taken: u64, books: &Books, now: Time) -> Option<Unreturned> {
+    let (limit, amount) = local(rules, check)?;
+    let own = bucket(limit, check);
+    if check.is_drawn() {
+        books.ledger.put_back(own, taken);
+        return None;
+    }
+    let outcome = check.decision.outcome;
+    if check.is_degraded {
+        let (bucket, share) = instead(own, amount, books.ledger.hosts());
+        check.decision = books.table.put_back(&bucket, &share, taken, now);
+        (check.decision.outcome, check.decision.granted) = (outcome, 0);
+        return None;
+    }
+    check.decision = books.table.put_back(&own, amount, taken, now);
+    let missing = taken - check.decision.granted.min(taken);
+    (check.decision.outcome, check.decision.granted) = (outcome, 0);
+    (missing > 0).then_some(Unreturned { bucket: own, tokens: missing, now })
 }
 
 /// Takes over what was spent of the limits that this one has replaced. Mostly there are none.

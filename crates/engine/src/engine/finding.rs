@@ -13,8 +13,8 @@ impl Plan {
     /// Finds out what applies.
     #[inline]
     pub(super) fn find(&mut self, table: &Table, parts: &[Request<'_>]) {
-        let Plan { rules, checks, free, unlimited, otherwise, .. } = self;
-        let mut finder = Finder { rules, table, checks, free, unlimited, otherwise, has_replacing: false };
+        let Plan { rules, checks, free, unlimited, otherwise, is_shared, .. } = self;
+        let mut finder = Finder { rules, table, checks, free, unlimited, otherwise, is_shared, has_replacing: false };
         parts.iter().enumerate().for_each(|(part, request)| finder.add(part, request));
         if finder.has_replacing {
             finder.drop_replaced();
@@ -30,6 +30,7 @@ struct Finder<'a> {
     free: &'a mut SmallVec<[(u32, u32, u64); 1]>,
     unlimited: &'a mut Option<(u32, u32)>,
     otherwise: &'a mut (Action, Reason),
+    is_shared: &'a mut bool,
     has_replacing: bool,
 }
 
@@ -57,6 +58,7 @@ impl Finder<'_> {
             if *limits == CompiledLimits::Unlimited {
                 *self.unlimited = Some((number, rule_number));
             }
+            *self.is_shared |= rule.rule().shared != Shared::Local;
             let check = new_check(part, rule.rule(), rule.cost(request.cost, &attributes));
             for limit in limits.numbers() {
                 // By the time that it is asked, it is there.
@@ -119,7 +121,7 @@ fn new_check(part: usize, rule: &Rule, cost: u64) -> Checked {
         cost,
         is_shadow: rule.over == Over::Shadow,
         is_degraded: false,
-        is_asked: rule.shared == Shared::StoreExact,
+        shared: rule.shared,
         is_open: false,
         is_queued: matches!(rule.over, Over::Queue { .. }),
         is_quota_mode: rule.quota_mode,

@@ -1,8 +1,9 @@
 use super::Verdict;
+use super::books::Books;
 use super::deciding::Booked;
 use smallvec::SmallVec;
 use std::time::Duration;
-use tollgate_limit::{Op, Table, Time};
+use tollgate_limit::{Op, Time};
 
 /// Tokens that were taken by an estimate, until it is known what they really were.
 ///
@@ -38,15 +39,17 @@ impl Hold {
 
     /// Rules with a cost of their own are not concerned by what a request turns out to cost; only a request that
     /// did not happen at all costs nothing there, either.
-    pub(super) fn settle(self, table: &Table, actual: u64, now: Time) {
+    pub(super) fn settle(self, books: &Books, actual: u64, now: Time) {
         let more = actual.saturating_sub(self.estimate);
         let in_time = now <= self.expires;
-        for Booked { bucket, limit, reservation, is_estimate, .. } in self.booked {
+        for Booked { bucket, limit, reservation, is_estimate, account, .. } in self.booked {
             if is_estimate && more > 0 {
-                let _ = table.decide(&bucket, &limit, Op::Charge(more), now);
+                let _ = books.table.decide(&bucket, &limit, Op::Charge(more), now);
+                account.inspect(|account| books.ledger.charge(*account, more));
             } else if in_time && (is_estimate || actual == 0) {
                 let unused = if is_estimate { self.estimate.saturating_sub(actual) } else { reservation.cost() };
-                table.give_back(&bucket, &limit, (reservation, unused), now);
+                let returned = books.table.give_back(&bucket, &limit, (reservation, unused), now);
+                account.inspect(|account| books.ledger.give_back(*account, returned));
             }
         }
     }
@@ -78,8 +81,8 @@ impl Hold {
 pub struct Booking(pub(super) SmallVec<[Booked; 0]>);
 
 impl Booking {
-    pub(super) fn cancel(self, table: &Table, now: Time) {
-        self.0.into_iter().for_each(|booked| booked.cancel(table, now));
+    pub(super) fn cancel(self, books: &Books, now: Time) {
+        self.0.into_iter().for_each(|booked| booked.cancel(books, now));
     }
 }
 

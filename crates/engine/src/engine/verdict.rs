@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_limit::{Decision, Time};
-use tollgate_rules::model::{Amount, Over, Rule};
+use tollgate_rules::model::{Amount, Over, Rule, Shared};
 use tollgate_rules::{CompiledLimit, CompiledRule, Dialect};
 
 /// What to do with a request.
@@ -84,8 +84,8 @@ pub struct Checked {
     pub is_shadow: bool,
     /// Whether its state could not be reached, so that this is not all that there is to know.
     pub is_degraded: bool,
-    /// Whether its state is kept elsewhere.
-    pub(super) is_asked: bool,
+    /// Who counts together.
+    pub(super) shared: Shared,
     /// Whether the answer from there is still to come.
     pub(super) is_open: bool,
     /// Whether requests over it may be held.
@@ -140,6 +140,11 @@ impl Verdict {
     #[inline]
     pub fn is_allowed(&self) -> bool {
         matches!(self.action, Action::Allow | Action::Wait(_))
+    }
+
+    /// Whether a limit that hosts share could not be asked, so that its rule's `on_failure` has decided.
+    pub fn is_degraded(&self) -> bool {
+        self.plan.checks.iter().any(|check| check.is_degraded)
     }
 
     /// How long to hold it before it goes ahead.

@@ -1,0 +1,205 @@
+//! Limits that hosts share: what this one may decide about them by itself, and what it writes down for the others.
+
+use super::Engine;
+use super::books::Books;
+use super::deciding::{Bucket, Plan, bucket, local, rule};
+use super::rules::Rules;
+use super::verdict::Checked;
+use crate::ledger::{Account, AccountId, Hand, Ledger};
+use std::time::Duration;
+use tollgate_limit::{Limit, Op, Outcome, Retry, Time};
+use tollgate_rules::model::{OnFailure, Shared};
+use tollgate_rules::{CompiledLimit, Request};
+
+/// How a check is decided on this host.
+pub(super) enum Way {
+    /// By the limit's own bucket.
+    Here,
+    /// By this bucket and limit, which stand in while the others cannot be reached.
+    Instead(Bucket, Limit),
+    /// It is, or somebody has to be asked.
+    Settled,
+}
+
+/// What is done with a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doing {
+    /// It is only looked at.
+    Look,
+    /// What there is, is taken.
+    Take,
+}
+
+impl Way {
+    /// That of a check whose answer is not open.
+    #[inline(always)]
+    pub(super) fn of(
+        check: &mut Checked,
+        rules: &Rules,
+        (limit, amount): (&CompiledLimit, &Limit),
+        books: &Books,
+        (doing, can_ask, now): (Doing, bool, Time),
+    ) -> Way {
+        match check.shared {
+            Shared::Local | Shared::Cluster => Way::Here,
+            Shared::Store if !books.ledger.is_cut_off() => Way::Here,
+            Shared::StoreLease if !check.is_degraded => {
+                let hand = in_hand(check, bucket(limit, check), books, (doing, now));
+                lent(check, hand, rules, (limit, amount), books, can_ask)
+            }
+            Shared::Store | Shared::StoreExact | Shared::StoreLease => unasked(check, rules, (limit, amount), books),
+        }
+    }
+}
+
+fn in_hand(check: &Checked, bucket: Bucket, books: &Books, (doing, now): (Doing, Time)) -> Hand {
+    let Some(account) = books.ledger.find(bucket) else { return Hand::Empty };
+    match doing {
+        Doing::Look => books.ledger.look(account, check.cost, now),
+        Doing::Take => books.ledger.draw(account, check.cost, now),
+    }
+}
+
+/// Decides by tokens that were taken in advance.
+fn lent(
+    check: &mut Checked,
+    hand: Hand,
+    rules: &Rules,
+    (limit, amount): (&CompiledLimit, &Limit),
+    books: &Books,
+    can_ask: bool,
+) -> Way {
+    match hand {
+        Hand::Enough(decision) | Hand::Refused(decision) => {
+            check.decision = decision;
+            check.decision.limit = amount.most();
+        }
+        Hand::Empty if can_ask => check.is_open = true,
+        Hand::Empty => return unasked(check, rules, (limit, amount), books),
+    }
+    Way::Settled
+}
+
+/// What is answered for a limit that is kept elsewhere and was not asked.
+#[cold]
+fn unasked(check: &mut Checked, rules: &Rules, (limit, amount): (&CompiledLimit, &Limit), books: &Books) -> Way {
+    check.is_degraded = true;
+    check.decision.limit = amount.most();
+    match rule(rules, check).map_or(OnFailure::Local, |rule| rule.on_failure) {
+        OnFailure::Local => {
+            let (bucket, share) = instead(bucket(limit, check), amount, books.ledger.hosts());
+            return Way::Instead(bucket, share);
+        }
+        OnFailure::Allow => (check.decision.outcome, check.decision.remaining) = (Outcome::Allowed, amount.most()),
+        OnFailure::Refuse => check.decision.outcome = Outcome::Refused(Retry::After(Duration::from_secs(1))),
+    }
+    Way::Settled
+}
+
+/// Where this host counts its share while it hears nothing of so many others. A share of another size is another bucket.
+pub(crate) fn instead((limit_id, client): Bucket, amount: &Limit, hosts: u64) -> (Bucket, Limit) {
+    const APART: u64 = 0x7c15_9e37_79b9_7f4a;
+    ((limit_id ^ hosts.wrapping_mul(APART), client), amount.share(hosts))
+}
+
+/// For whoever talks to the others.
+impl Engine {
+    /// What this host has to tell those whom it counts together with, and what it holds that is theirs.
+    pub fn ledger(&self) -> &Ledger {
+        &self.books.ledger
+    }
+
+    /// From now on so many tokens are missing of a bucket, and what this host has spent and not told.
+    pub fn bring_into_line(&self, id: AccountId, account: &Account, missing: f64, now: Time) {
+        let untold = self.books.ledger.tokens(id) as f64;
+        let missing = (missing + untold).max(0.0);
+        let _ = self.books.table.bring_into_line(&account.bucket(), &account.limit, missing, now);
+    }
+
+    /// How much of what was spent while nobody could be told still counts: what has not come back meanwhile, and no more
+    /// than the whole limit.
+    pub fn still_owed(&self, account: &Account, owed: u64, now: Time) -> u64 {
+        let most = account.limit.most();
+        if !account.counts_here {
+            return owed.min(most);
+        }
+        let (bucket, share) = instead(account.bucket(), &account.limit, self.books.ledger.hosts());
+        let state = self.books.table.decide(&bucket, &share, Op::Peek(0), now);
+        let missing = state.limit.saturating_sub(state.remaining).saturating_add(state.debt);
+        owed.min(missing).min(most)
+    }
+}
+
+impl Checked {
+    /// Whether it was paid for by tokens that were taken in advance.
+    pub(super) fn is_drawn(&self) -> bool {
+        self.shared == Shared::StoreLease && !self.is_degraded
+    }
+
+    /// Whether what it takes here is told to the others: later, if they cannot be reached.
+    fn is_told(&self) -> bool {
+        match self.shared {
+            Shared::Local | Shared::Cluster => false,
+            Shared::Store => true,
+            Shared::StoreExact | Shared::StoreLease => self.is_degraded,
+        }
+    }
+}
+
+impl Plan {
+    /// Sees to it that whoever takes tokens in advance knows whom for, and says which limits have to be asked.
+    #[cold]
+    pub(super) fn open_accounts(&mut self, books: &Books, parts: &[Request<'_>], now: Time) {
+        for index in 0..self.checks.len() {
+            let Some(check) = self.checks.get(index) else { continue };
+            let is_open = match check.shared {
+                Shared::StoreExact => self.can_ask && local(&self.rules, check).is_some(),
+                Shared::StoreLease => self.open_account(check, books, parts, now),
+                Shared::Local | Shared::Cluster | Shared::Store => false,
+            };
+            if let Some(check) = self.checks.get_mut(index) {
+                check.is_open = is_open;
+            }
+        }
+    }
+
+    /// Whether nothing is in hand, so that somebody has to be asked.
+    fn open_account(&self, check: &Checked, books: &Books, parts: &[Request<'_>], now: Time) -> bool {
+        let Some((limit, _)) = local(&self.rules, check) else { return false };
+        let account = books.ledger.open(bucket(limit, check), || self.account(check, parts));
+        let Some(account) = account else { return self.can_ask };
+        if books.ledger.look(account, check.cost, now) != Hand::Empty {
+            return false;
+        }
+        books.ledger.want(account, check.cost);
+        self.can_ask
+    }
+
+    /// Writes down what was spent of limits that hosts share, for whoever tells the others.
+    #[cold]
+    pub(super) fn record(&self, books: &Books, parts: &[Request<'_>]) {
+        for check in self.checks.iter().filter(|check| check.is_told() && check.decision.is_allowed()) {
+            let Some((limit, _)) = local(&self.rules, check) else { continue };
+            let (bucket, account) = (bucket(limit, check), || self.account(check, parts));
+            if check.is_degraded {
+                books.ledger.owe(bucket, check.cost, account);
+            } else {
+                books.ledger.spend_of(bucket, i64::try_from(check.cost).unwrap_or(i64::MAX), account);
+            }
+        }
+    }
+
+    fn account(&self, check: &Checked, parts: &[Request<'_>]) -> Option<Account> {
+        let (limit, amount, client) = self.elsewhere(check, parts)?;
+        let rule = rule(&self.rules, check)?;
+        Some(Account {
+            limit_id: limit.id,
+            client: client.into(),
+            limit: *amount,
+            shared: rule.shared,
+            error_budget: rule.error_budget,
+            counts_here: rule.on_failure == OnFailure::Local,
+            fingerprint: check.client,
+        })
+    }
+}

@@ -1,0 +1,189 @@
+//! Rules with `shared: store-lease`: takes tokens from the store ahead of need, to be spent here without asking.
+//!
+//! How many depends on how many were wanted lately, and on how many are left: of those this host never takes more than its
+//! share, so that the last ones go to whoever asks for them. What is not needed after all is given back.
+
+use crate::engine::Engine;
+use crate::ledger::{Account, AccountId, Loan};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tollgate_limit::{Decision, Recovery, Time};
+use tollgate_store::{Ask, Fingerprint, Says, Store, Told};
+
+/// Tokens are taken for about so long ahead.
+const AHEAD: Duration = Duration::from_millis(100);
+
+/// After so long tokens that were not spent cannot be any more. A host that is gone keeps them from nobody for longer.
+const LASTS: Duration = Duration::from_secs(1);
+
+/// Tokens that nobody has wanted for so long are given back.
+const UNWANTED: Duration = Duration::from_millis(300);
+
+/// A bucket that nobody has used for so long is none of this host's business any more.
+const IDLE: Duration = Duration::from_secs(3);
+
+/// A host takes no more than such a part of what one host of all is due.
+const SHARE: u64 = 4;
+
+/// Where all tokens are taken as they come, each host asks again when there are about so many for it.
+const WORTH_ASKING: f64 = 4.0;
+
+/// What was wanted longer ago than this hardly counts for what will be.
+const MEMORY: Duration = Duration::from_millis(200);
+
+/// Whom tokens are taken for.
+#[derive(Debug, Default)]
+pub(super) struct Lender {
+    known: HashMap<AccountId, Borrower>,
+}
+
+#[derive(Debug)]
+struct Borrower {
+    account: Arc<Account>,
+    key: Fingerprint,
+    /// Tokens wanted per second.
+    rate: f64,
+    seen_at: Time,
+    used_at: Time,
+    /// What was left in the store when it was last asked.
+    left: u64,
+    refused_until: Time,
+}
+
+/// Tokens to be taken, or to be given back.
+#[derive(Clone, Debug)]
+pub(super) enum Wish {
+    Borrow { id: AccountId, ask: Ask },
+    Return { ask: Ask },
+}
+
+/// What came of wanting tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Lent {
+    Tokens(u64, Decision),
+    Refused(Decision),
+    Failed,
+}
+
+impl Lender {
+    /// An account was used.
+    pub(super) fn used(&mut self, id: AccountId, account: &Arc<Account>, now: Time) {
+        let borrower = self.known.entry(id).or_insert_with(|| Borrower {
+            account: Arc::clone(account),
+            key: Fingerprint::new(account.limit_id, &account.client),
+            rate: 0.0,
+            seen_at: now,
+            used_at: now,
+            left: account.limit.most(),
+            refused_until: Time::ZERO,
+        });
+        borrower.used_at = now;
+    }
+
+    /// What is to be taken and given back now.
+    pub(super) fn wishes(&mut self, engine: &Engine, now: Time) -> Vec<Wish> {
+        let hosts = engine.ledger().hosts();
+        self.known.iter_mut().filter_map(|(id, borrower)| borrower.wish(*id, engine, hosts, now)).collect()
+    }
+
+    /// What was wanted has come, or not.
+    pub(super) fn answered(&mut self, engine: &Engine, (id, asked): (AccountId, &Ask), lent: Lent, now: Time) {
+        let Some(borrower) = self.known.get_mut(&id) else { return };
+        match lent {
+            Lent::Tokens(tokens, decision) => {
+                borrower.left = decision.remaining;
+                let full_at = now + decision.reset_after;
+                let loan = Loan { tokens, until: now + LASTS, left: decision.remaining, full_at };
+                engine.ledger().lend(id, loan, now);
+            }
+            Lent::Refused(decision) => {
+                borrower.left = 0;
+                borrower.refused_until = now + borrower.pause(&decision, asked.cost, engine.ledger().hosts(), now);
+                engine.ledger().refuse(id, borrower.refused_until, now + decision.reset_after);
+            }
+            Lent::Failed => {}
+        }
+    }
+
+    /// Forgets those that nobody has used for a while.
+    pub(super) fn close_idle(&mut self, engine: &Engine, now: Time) {
+        let ledger = engine.ledger();
+        self.known.retain(|id, known| !(now.since(known.used_at) >= IDLE && ledger.close(*id)));
+    }
+}
+
+impl Borrower {
+    fn wish(&mut self, id: AccountId, engine: &Engine, hosts: u64, now: Time) -> Option<Wish> {
+        let ledger = engine.ledger();
+        self.observe(ledger.take_wanted(id), now);
+        let in_hand = ledger.tokens(id).max(0).unsigned_abs();
+        if in_hand > 0 && now.since(self.used_at) >= UNWANTED {
+            let unused = ledger.take_back(id, now);
+            return (unused > 0).then(|| Wish::Return { ask: self.ask(unused) });
+        }
+        let chunk = self.chunk(hosts);
+        ledger.set_threshold(id, chunk / 2);
+        let is_wanted = chunk > 1 && in_hand <= chunk / 2 && now >= self.refused_until;
+        is_wanted.then(|| Wish::Borrow { id, ask: self.ask(chunk - in_hand) })
+    }
+
+    /// Tokens that were wanted since it was last looked.
+    fn observe(&mut self, wanted: u64, now: Time) {
+        let passed = now.since(self.seen_at).as_secs_f64();
+        if wanted > 0 {
+            self.used_at = now;
+        }
+        if passed <= 0.0 {
+            return;
+        }
+        // What was seen in a long time says more than what was seen in a short one.
+        let weight = 1.0 - (-passed / MEMORY.as_secs_f64()).exp();
+        self.rate += (wanted as f64 / passed - self.rate) * weight;
+        self.seen_at = now;
+    }
+
+    /// How many tokens to have in hand: none where they are wanted one at a time.
+    fn chunk(&self, hosts: u64) -> u64 {
+        let wanted = (self.rate * AHEAD.as_secs_f64()) as u64;
+        let share = self.account.limit.most() / (SHARE * hosts);
+        wanted.min(share).min((self.left / (2 * hosts)).max(2))
+    }
+
+    /// How long not to ask. Hosts that wait for the same tokens wait until there are some for each of them, but never until
+    /// some that could be had are lost for good.
+    fn pause(&self, decision: &Decision, asked: u64, hosts: u64, now: Time) -> Duration {
+        let wait = decision.retry_after().unwrap_or(AHEAD);
+        let Some(Recovery::Steady(rate)) = self.account.limit.recovery(now) else { return wait };
+        let seconds = |tokens: f64| Duration::from_secs_f64((tokens / rate).clamp(0.0, 3_600.0));
+        let for_one = wait.saturating_sub(seconds(asked.saturating_sub(1) as f64));
+        let until_full = seconds(self.account.limit.most() as f64 / 4.0);
+        for_one.max(seconds(WORTH_ASKING * hosts as f64).min(AHEAD).min(until_full))
+    }
+
+    fn ask(&self, cost: u64) -> Ask {
+        Ask { key: self.key, limit: self.account.limit, cost, max_wait: None, says: Says::Refuse }
+    }
+}
+
+/// Takes tokens: as many as are wanted, or else as many as there are.
+pub(super) async fn borrow(store: &Store, ask: &Ask, now: Time) -> Lent {
+    match take(store, ask, now).await {
+        Lent::Refused(decision) if decision.remaining > 0 && decision.remaining < ask.cost => {
+            take(store, &Ask { cost: decision.remaining, ..ask.clone() }, now).await
+        }
+        other => other,
+    }
+}
+
+async fn take(store: &Store, ask: &Ask, now: Time) -> Lent {
+    match store.ask(vec![ask.clone()], now).await {
+        Told::Decided(decisions) => match decisions.first() {
+            Some(decision) if decision.is_allowed() => Lent::Tokens(ask.cost, *decision),
+            Some(decision) => Lent::Refused(*decision),
+            None => Lent::Failed,
+        },
+        Told::Refused { decision, .. } => Lent::Refused(decision),
+        Told::Failed => Lent::Failed,
+    }
+}

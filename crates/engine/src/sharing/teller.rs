@@ -1,0 +1,202 @@
+//! Rules with `shared: store`: tells the store what this host has spent, and this host what all have.
+//!
+//! Far from its limit a bucket is told of now and then. Near it, as soon as this host hides its share of what may be
+//! hidden: half of what is left, and of the rule's error budget on top. So all hosts together never let through more than
+//! the budget beyond the limit unnoticed, but for what they decide while they are being told.
+
+use crate::engine::Engine;
+use crate::ledger::{Account, AccountId};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tollgate_limit::{Recovery, Time};
+use tollgate_store::{Batch, Fingerprint, Spent, Totals};
+
+/// As many intervals go by before a bucket is told of that is far from its limit.
+const FAR: u32 = 10;
+
+/// A bucket that nobody has used for so long is none of this host's business any more.
+const IDLE: Duration = Duration::from_secs(3);
+
+/// Buckets that are told of in one piece.
+const MOST_AT_ONCE: usize = 500;
+
+/// Nobody is locked out for longer than it takes for so long's worth of tokens to come back, or for all of them.
+const LONGEST_DEBT: f64 = 60.0;
+
+/// What is to be told, and what was told and not answered yet.
+#[derive(Debug, Default)]
+pub(super) struct Teller {
+    known: HashMap<AccountId, Known>,
+    unanswered: HashMap<u32, Letter>,
+    last_number: u64,
+}
+
+/// A bucket that hosts count together.
+#[derive(Debug)]
+struct Known {
+    account: Arc<Account>,
+    key: Fingerprint,
+    told_at: Time,
+    used_at: Time,
+    has_news: bool,
+    is_urgent: bool,
+    is_far: bool,
+}
+
+impl Known {
+    fn is_due(&self, interval: Duration, now: Time) -> bool {
+        let longest = if self.is_far { interval * FAR } else { interval };
+        self.is_urgent || self.has_news && now.since(self.told_at) >= longest
+    }
+}
+
+/// A batch that goes to one group, and whose it is about.
+#[derive(Clone, Debug)]
+pub(super) struct Letter {
+    pub(super) group: u32,
+    pub(super) batch: Batch,
+    ids: Vec<AccountId>,
+}
+
+impl Teller {
+    /// An account was used; somebody should hear of it soon if it is urgent.
+    pub(super) fn used(&mut self, id: AccountId, account: &Arc<Account>, is_urgent: bool, now: Time) {
+        let known = self.known.entry(id).or_insert_with(|| Known {
+            account: Arc::clone(account),
+            key: Fingerprint::new(account.limit_id, &account.client),
+            told_at: now,
+            used_at: now,
+            has_news: false,
+            is_urgent: false,
+            is_far: false,
+        });
+        known.used_at = now;
+        known.has_news = true;
+        known.is_urgent |= is_urgent;
+    }
+
+    /// What is to be sent now: what was not answered, again, and whatever is due in groups where all was answered.
+    pub(super) fn letters(
+        &mut self,
+        engine: &Engine,
+        group: impl Fn(&Fingerprint) -> u32,
+        (interval, now, store_now): (Duration, Time, Time),
+    ) -> Vec<Letter> {
+        let mut due: HashMap<u32, Vec<AccountId>> = HashMap::new();
+        for (id, known) in self.known.iter().filter(|(_, known)| known.is_due(interval, now)) {
+            let group = group(&known.key);
+            if !self.unanswered.contains_key(&group) {
+                due.entry(group).or_default().push(*id);
+            }
+        }
+        for (group, ids) in due {
+            let letter = self.write(engine, group, ids, store_now);
+            self.unanswered.insert(group, letter);
+        }
+        self.unanswered.values().cloned().collect()
+    }
+
+    fn write(&mut self, engine: &Engine, group: u32, mut ids: Vec<AccountId>, store_now: Time) -> Letter {
+        ids.truncate(MOST_AT_ONCE);
+        self.last_number += 1;
+        let spent = ids.iter().filter_map(|id| {
+            let known = self.known.get_mut(id)?;
+            (known.has_news, known.is_urgent) = (false, false);
+            let recovery = known.account.limit.recovery(store_now)?;
+            let tokens = engine.ledger().take_untold(*id);
+            Some(Spent { key: known.key, recovery, most: most(&known.account, recovery), tokens })
+        });
+        let spent = spent.collect();
+        Letter { group, batch: Batch { number: self.last_number, spent }, ids }
+    }
+
+    /// A letter was answered: from now on this host decides by what all hosts have spent.
+    pub(super) fn answered(&mut self, engine: &Engine, letter: &Letter, totals: &Totals, now: Time) {
+        self.unanswered.remove(&letter.group);
+        for (id, missing) in letter.ids.iter().zip(&totals.missing) {
+            let Some(known) = self.known.get_mut(id) else { continue };
+            let account = &known.account;
+            engine.bring_into_line(*id, account, *missing, now);
+            let left = (account.limit.most() as f64 - missing).max(0.0);
+            engine.ledger().set_threshold(*id, may_hide(account, left, engine.ledger().hosts()));
+            known.is_far = left > account.limit.most() as f64 / 2.0;
+            known.told_at = now;
+        }
+    }
+
+    /// Forgets those that nobody has used for a while.
+    pub(super) fn close_idle(&mut self, engine: &Engine, now: Time) {
+        self.known.retain(|id, known| {
+            let is_idle = !known.has_news && now.since(known.used_at) >= IDLE;
+            !(is_idle && engine.ledger().close(*id))
+        });
+    }
+}
+
+/// How many tokens this host may spend before it tells.
+fn may_hide(account: &Account, left: f64, hosts: u64) -> u64 {
+    let budget = account.limit.most() as f64 * account.error_budget.percent() / 100.0;
+    ((left / 2.0 + budget) / hosts as f64).max(1.0) as u64
+}
+
+/// The most that can be missing; what is more is forgiven.
+fn most(account: &Account, recovery: Recovery) -> u64 {
+    let most = account.limit.most();
+    match recovery {
+        Recovery::Steady(rate) => most.saturating_add(most.max((rate * LONGEST_DEBT) as u64)),
+        Recovery::Window { .. } => most.saturating_mul(2),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Ledger;
+    use tollgate_limit::Limit;
+    use tollgate_rules::model::{ErrorBudget, Shared};
+
+    fn account() -> Account {
+        Account {
+            limit_id: 1,
+            client: Box::from(*b"alice"),
+            limit: Limit::token_bucket("100 per second burst 1000".parse().unwrap()),
+            shared: Shared::Store,
+            error_budget: ErrorBudget::default(),
+            counts_here: true,
+            fingerprint: 7,
+        }
+    }
+
+    #[test]
+    fn near_the_limit_hosts_hide_the_error_budget_and_far_from_it_half_of_what_is_left() {
+        assert_eq!(may_hide(&account(), 0.0, 5), 10);
+        assert_eq!(may_hide(&account(), 1_000.0, 5), 110);
+        assert_eq!(may_hide(&account(), 0.0, 1_000), 1);
+    }
+
+    #[test]
+    fn a_letter_is_sent_until_it_is_answered_and_nothing_of_its_group_meanwhile() {
+        let engine = Engine::builder().accounts(64).build(tollgate_rules::RuleSet::default(), Time::ZERO);
+        let ledger: &Ledger = engine.ledger();
+        let (mut teller, account, second) = (Teller::default(), Arc::new(account()), Duration::from_secs(1));
+        let now = |seconds: u32| Time::ZERO + second * (seconds + 10);
+        let id = ledger.open((1, 7), || Some((*account).clone())).unwrap();
+        let letters = |teller: &mut Teller, at| teller.letters(&engine, |_| 0, (second, at, at));
+        assert!(ledger.spend(id, 3));
+        teller.used(id, &account, true, now(0));
+        let first = letters(&mut teller, now(0));
+        assert_eq!((first.len(), first[0].batch.number, first[0].batch.spent[0].tokens), (1, 1, 3));
+        assert!(ledger.spend(id, 4));
+        teller.used(id, &account, true, now(1));
+        assert_eq!(letters(&mut teller, now(1))[0].batch, first[0].batch);
+        let totals = Totals { time: now(1), missing: vec![600.0] };
+        teller.answered(&engine, &first[0], &totals, now(1));
+        let second = letters(&mut teller, now(1));
+        assert_eq!((second[0].batch.number, second[0].batch.spent[0].tokens), (2, 4));
+        teller.answered(&engine, &second[0], &totals, now(1));
+        assert!(letters(&mut teller, now(60)).is_empty());
+        teller.close_idle(&engine, now(60));
+        assert!(ledger.account(id).is_none());
+    }
+}
