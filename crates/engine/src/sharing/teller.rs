@@ -137,7 +137,7 @@ impl Teller {
 /// How many tokens this host may spend before it tells.
 fn may_hide(account: &Account, left: f64, hosts: u64) -> u64 {
     let budget = account.limit.most() as f64 * account.error_budget.percent() / 100.0;
-    ((left / 2.0 + budget) / hosts as f64).max(1.0) as u64
+    ((left / 2.0 + budget) / hosts as f64).ceil().max(1.0) as u64
 }
 
 /// The most that can be missing; what is more is forgiven.
