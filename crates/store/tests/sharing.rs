@@ -7,11 +7,14 @@ mod common;
 
 use common::{Kind, PATIENCE, Server, now};
 use std::net::SocketAddr;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tollgate::{RuleSet, Source, Tollgate, Value, Verdict};
 use tollgate_chaos::{Chaos, Proxy, Script, ms};
 use tollgate_limit::Recovery;
 use tollgate_store::{Batch, Config, Fingerprint, Host, Spent, Store};
+use tower_layer::Layer;
+use tower_service::Service;
 
 fn rules(limit: &str, shared: &str, on_failure: &str) -> RuleSet {
     let text = format!(
@@ -220,4 +223,45 @@ async fn tokens_that_were_borrowed_and_not_used_go_back() {
         left + admitted <= 100_000 + came_back(start.elapsed().as_secs() + 1) && left + admitted >= 100_000
     })
     .await;
+}
+
+/// Says hello to everybody.
+#[derive(Clone)]
+struct Hello;
+
+impl tower_service::Service<http::Request<()>> for Hello {
+    type Response = http::Response<String>;
+    type Error = std::convert::Infallible;
+    type Future = std::future::Ready<Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: http::Request<()>) -> Self::Future {
+        std::future::ready(Ok(http::Response::new("hello".to_owned())))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h4_services_behind_a_layer_share_their_limits() {
+    let mut server = Server::start(Kind::Redis, &[]);
+    let text = "namespace: n\nrules: [{ name: a, key: [header.x-user], limits: [10 per hour], shared: store-exact, on_failure: refuse }]\n";
+    let hosts = [(); 2].map(|()| Member::start(server.address, RuleSet::parse(&[Source::new("rules", text)]).unwrap()));
+    both_know(&hosts[0], &hosts[1]).await;
+    let ask = async |host: usize, user: &str| {
+        let request = http::Request::builder().header("x-user", user).body(()).unwrap();
+        let mut service = hosts[host].tollgate.layer("n").layer(Hello);
+        service.call(request).await.unwrap()
+    };
+    let mut statuses = Vec::new();
+    for number in 0..15 {
+        statuses.push(ask(number % 2, "alice").await.status().as_u16());
+    }
+    assert_eq!(statuses, [[200; 10].as_slice(), &[429; 5]].concat());
+    assert!(ask(1, "alice").await.headers().contains_key("retry-after"));
+    server.kill();
+    until("being cut off", async || hosts[0].is_cut_off()).await;
+    assert_eq!(ask(0, "alice").await.status(), 429, "that is remembered");
+    assert_eq!(ask(0, "bob").await.status(), 503);
 }

@@ -3,8 +3,11 @@
 use super::Engine;
 use super::deciding::{Plan, Taking};
 use super::queue::patience;
+use super::rules::Rules;
 use super::verdict::{Checked, Verdict};
+use arc_swap::Guard;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 use tollgate_limit::{Decision, Limit, Time};
 use tollgate_rules::Request;
@@ -78,7 +81,12 @@ impl Engine {
 
     /// The same for several requests that go ahead together or not at all. Two questions may then be about one state.
     pub fn begin_all(&self, parts: &[Request<'_>], now: Time) -> Step {
-        let mut verdict = Verdict::open(self.rules.load());
+        self.begin_by(self.rules.load(), parts, now)
+    }
+
+    /// The same by these rules.
+    pub(super) fn begin_by(&self, rules: Guard<Arc<Rules>>, parts: &[Request<'_>], now: Time) -> Step {
+        let mut verdict = Verdict::open(rules);
         let plan = &mut verdict.plan;
         plan.find(&self.books.table, parts);
         plan.can_ask = plan.is_shared;

@@ -1,6 +1,6 @@
 use super::deciding::Taking;
 use super::rules::Rules;
-use super::{Engine, Verdict};
+use super::{Engine, Step, Verdict};
 use arc_swap::Guard;
 use std::fmt;
 use std::sync::Arc;
@@ -42,6 +42,12 @@ impl InForce<'_> {
         let mut verdict = Verdict::open(Guard::from_inner(Arc::clone(&self.rules)));
         self.engine.decide(&mut verdict, std::slice::from_ref(request), Taking::Pay, now);
         verdict
+    }
+
+    /// Begins as [`Engine::begin`] does.
+    pub fn begin(&self, request: &Request<'_>, now: Time) -> Step {
+        let rules = Guard::from_inner(Arc::clone(&self.rules));
+        self.engine.begin_by(rules, std::slice::from_ref(request), now)
     }
 }
 

@@ -1,6 +1,7 @@
 use super::{Gate, Headers, ResponseBody, refusal};
 use crate::clock::Timer;
-use crate::engine::Booking;
+use crate::engine::{Action, Answer, Booking, Pending};
+use crate::gate::Asking;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use std::fmt;
@@ -28,11 +29,22 @@ pin_project! {
     enum State<S, F, B, R> {
         /// The inner service is not asked.
         Refused { response: Option<Response<ResponseBody<R>>> },
+        /// Whether it will be is not known yet.
+        Asking { asked: Option<Asked<S, B>> },
         /// It will be, once it is the request's turn.
         Held { held: Option<Held<S, B>> },
         /// It has been.
         Answering { gate: Arc<Gate>, headers: Headers, started: Time, #[pin] future: F },
     }
+}
+
+/// A request that others are asked about.
+struct Asked<S, B> {
+    answer: Asking,
+    pending: Pending,
+    gate: Arc<Gate>,
+    inner: S,
+    request: Request<B>,
 }
 
 /// A request that waits for its turn.
@@ -50,7 +62,12 @@ where
     S: Service<Request<B>>,
 {
     pub(super) fn refused(response: Response<ResponseBody<R>>) -> Self {
-        ResponseFuture { state: State::Refused { response: Some(response) } }
+        ResponseFuture { state: refused(response) }
+    }
+
+    pub(super) fn asking(gate: Arc<Gate>, pending: Pending, inner: S, request: Request<B>, now: Time) -> Self {
+        let answer = gate.tollgate.ask(pending.questions(), now);
+        ResponseFuture { state: State::Asking { asked: Some(Asked { answer, pending, gate, inner, request }) } }
     }
 
     pub(super) fn held(place: Place, until: Time, inner: S, request: Request<B>, headers: Headers) -> Self {
@@ -75,6 +92,11 @@ where
         loop {
             match state.as_mut().project() {
                 Projection::Refused { response } => return Poll::Ready(Ok(response.take().expect("polled once"))),
+                Projection::Asking { asked } => {
+                    let answer = ready!(asked.as_mut().expect("polled until it is done").answer.as_mut().poll(context));
+                    let asked = asked.take().expect("it was there");
+                    state.set(asked.act(&answer));
+                }
                 Projection::Held { held } => {
                     ready!(held.as_mut().expect("polled until it is done").poll(context))?;
                     let Held { place, mut inner, request, headers, .. } = held.take().expect("it was there");
@@ -90,6 +112,29 @@ where
             }
         }
     }
+}
+
+impl<S, B> Asked<S, B> {
+    /// Goes on as the answer says.
+    fn act<F, R>(self, answer: &Answer) -> State<S, F, B, R> {
+        let Asked { pending, gate, inner, request, .. } = self;
+        let now = gate.tollgate.clock().now();
+        let verdict = gate.finish(pending, &request, answer, now);
+        match verdict.action() {
+            Action::Allow | Action::Wait(_) => {
+                let (headers, until) = (super::headers(&verdict, now), now + verdict.wait());
+                let timer = Timer::new(gate.tollgate.clock().clone(), until);
+                let place = Place::new(gate, verdict.into_booking());
+                State::Held { held: Some(Held { timer, place, inner, request, headers }) }
+            }
+            Action::Refuse(status) => refused(refusal::refuse(&request, status, &verdict, now)),
+            Action::Drop => refused(refusal::drop(&request)),
+        }
+    }
+}
+
+fn refused<S, F, B, R>(response: Response<ResponseBody<R>>) -> State<S, F, B, R> {
+    State::Refused { response: Some(response) }
 }
 
 impl<S, B> Held<S, B>
@@ -145,6 +190,7 @@ where
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
             State::Refused { .. } => "Refused",
+            State::Asking { .. } => "Asking",
             State::Held { .. } => "Held",
             State::Answering { .. } => "Answering",
         };
