@@ -21,6 +21,7 @@ const RATE: u64 = 5;
 const LONGEST_WAIT: Duration = Duration::from_millis(10);
 const USUAL_WAIT: Duration = Duration::from_millis(5);
 const LONGEST_RECOVERY: Duration = Duration::from_secs(1);
+const MOST_WAITING: u64 = 20;
 
 const RULES: &str = "
 namespace: n
@@ -137,10 +138,10 @@ impl Load {
         panic!("the store is not found again: {:?}, {:?}", self.store.trouble(), self.store.stats());
     }
 
-    /// Waits until nearly all decisions are, which may take a while where others use the machine.
+    /// Waits until nearly all decisions are, which may take a few minutes where others use the machine.
     fn wait_until_steady(&self) {
         let start = now();
-        while start.elapsed() < PATIENCE {
+        while start.elapsed() < 5 * PATIENCE {
             let samples = self.samples.lock().unwrap();
             let last = samples.iter().rev().take(1_000);
             if samples.len() > 1_000 && last.filter(|sample| sample.is_degraded).count() < 20 {
@@ -169,8 +170,22 @@ impl Load {
             most_take: of_hundred(99),
             longest: *decisions.last().unwrap(),
             lateness: *lateness.last().unwrap(),
+            most_at_once: self.most_at_once(since),
             connects_per_second: self.connects_per_second(since),
         }
+    }
+
+    /// How many waited in vain at the same time.
+    fn most_at_once(&self, since: Instant) -> u64 {
+        let samples = self.samples.lock().unwrap();
+        let waits = samples.iter().filter(|s| s.at >= since && s.is_degraded && s.took > Duration::from_millis(1));
+        let mut changes: Vec<(Instant, i64)> = waits.flat_map(|s| [(s.at, 1), (s.at + s.took, -1)]).collect();
+        changes.sort_unstable();
+        let counts = changes.iter().scan(0_i64, |count, (_, change)| {
+            *count += change;
+            Some(*count)
+        });
+        counts.max().unwrap_or(0).unsigned_abs()
     }
 
     /// The most in any second.
@@ -196,6 +211,7 @@ struct Report {
     most_take: Duration,
     longest: Duration,
     lateness: Duration,
+    most_at_once: u64,
     connects_per_second: u64,
 }
 
@@ -204,6 +220,8 @@ impl Report {
     fn assert_nobody_waits(&self, story: &str) {
         assert!(self.most_take <= USUAL_WAIT + self.lateness, "{story}: {self:?}");
         assert!(self.longest <= LONGEST_WAIT + 2 * self.lateness, "{story}: {self:?}");
+        let came_meanwhile = RATE * u64::try_from(self.lateness.as_millis()).unwrap();
+        assert!(self.most_at_once <= MOST_WAITING + came_meanwhile, "{story}: {self:?}");
         assert!(self.connects_per_second <= 10, "{story}: {self:?}");
     }
 }
