@@ -53,7 +53,7 @@ impl Fingerprint {
     }
 
     /// The slot of a cluster that the key is in.
-    pub(crate) fn slot(&self, prefix: &str) -> u16 {
+    pub fn slot(&self, prefix: &str) -> u16 {
         // Braces of the prefix come first.
         if prefix.contains('{') {
             return slot_of(self.name(prefix).as_bytes());

@@ -2,7 +2,7 @@
 
 use crate::call::{Ask, Call, Unreadable, read_kept, read_time};
 use crate::resp::Reply;
-use crate::script::{Form, GIVE_BACK, Script};
+use crate::script::{GIVE_BACK, Script};
 use tollgate_limit::Time;
 use tollgate_limit::kept::{Asked, Kept};
 
@@ -16,7 +16,14 @@ pub struct Refund(Call);
 impl Refund {
     /// Gives back what these have taken. `None` if they cannot have been [asked](Call::new).
     pub fn new(asks: Vec<Ask>) -> Option<Refund> {
-        Call::new(asks).map(Refund)
+        Some(Refund(Call::new(asks)?.with_first("-1".to_owned())))
+    }
+
+    /// Gives back what these took at that time, as the store tells it, but nothing that has come in since: others may have
+    /// taken that. So no more is ever let through in any time than if it had not been taken at all.
+    pub fn of_taken_at(asks: Vec<Ask>, taken_at: Time) -> Option<Refund> {
+        let micros = taken_at.as_nanos() / 1_000;
+        Some(Refund(Call::new(asks)?.with_first(micros.to_string())))
     }
 
     /// What is given back.
@@ -32,11 +39,6 @@ impl Refund {
     /// What the script is told about the limits.
     pub fn arguments(&self) -> &[String] {
         self.0.arguments()
-    }
-
-    /// Writes the command.
-    pub(crate) fn write(&self, out: &mut Vec<u8>, prefix: &str, form: Form) {
-        self.0.write_for(self.script(), out, prefix, form);
     }
 
     /// How many tokens each limit has got back. Where that is less than was taken, the rest had come back by itself.

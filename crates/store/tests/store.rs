@@ -32,7 +32,7 @@ async fn open(config: Config) -> Store {
 
 async fn check(store: &Store, engine: &Engine, op: &str, user: &str, now: Time) -> Verdict {
     let attributes = [("op", Value::Text(op)), ("user", Value::Text(user))];
-    engine.check_with(&store, &Request::new("n", &attributes), now).await
+    engine.check_with(store, &Request::new("n", &attributes), now).await
 }
 
 const RULES: &str = "
