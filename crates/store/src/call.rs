@@ -81,18 +81,25 @@ impl Call {
         if asks.iter().enumerate().any(is_twice) {
             return None;
         }
+        let terms = asks.iter().map(|ask| Some((says(ask.says), ask.limit.terms(ask.cost, ask.max_wait)?)));
+        let terms: Vec<(Says, Terms)> = terms.collect::<Option<_>>()?;
+        let is_plain = terms.iter().all(|(says, terms)| *says == Says::Refuse && kind(terms) == "b");
         let mut arguments = Arguments::default();
-        for ask in &asks {
-            arguments.add(says(ask.says), &ask.limit.terms(ask.cost, ask.max_wait)?);
+        for (says, terms) in &terms {
+            if !is_plain {
+                arguments.head(*says, terms);
+            }
+            arguments.add(terms);
         }
-        let Arguments { words, has_others } = arguments;
-        Some(Call { asks, arguments: words, is_plain: !has_others })
+        Some(Call { asks, arguments: arguments.words, is_plain })
     }
 
-    /// Tells the script something before it is told about the limits.
-    pub(crate) fn with_first(mut self, word: String) -> Call {
-        self.arguments.insert(0, word);
-        self
+    /// For a script that is told something before it is told about limits, of every kind.
+    pub(crate) fn after(word: String, asks: Vec<Ask>) -> Option<Call> {
+        // Those that only tell have a script that knows every kind.
+        let call = Call::saying(asks, |_| Says::Shadow)?;
+        let arguments = std::iter::once(word).chain(call.arguments).collect();
+        Some(Call { arguments, ..call })
     }
 
     /// What is asked.
@@ -220,18 +227,18 @@ pub(crate) fn read_kept(ask: &Ask, reply: &Reply) -> Result<Kept, Unreadable> {
 #[derive(Debug, Default)]
 struct Arguments {
     words: Vec<String>,
-    has_others: bool,
 }
 
 impl Arguments {
-    fn add(&mut self, says: Says, terms: &Terms) {
-        let kind = kind(terms);
-        self.has_others |= kind != "b";
-        self.word(kind).word(match says {
+    fn head(&mut self, says: Says, terms: &Terms) {
+        self.word(kind(terms)).word(match says {
             Says::Refuse => "r",
             Says::Quota => "q",
             Says::Shadow => "s",
         });
+    }
+
+    fn add(&mut self, terms: &Terms) {
         match terms {
             Terms::Bucket(terms) => match terms.clock {
                 UnitClock::Micros => self.bucket(terms),

@@ -30,8 +30,8 @@ pub struct Config {
     /// How long a decision waits for the store before its rules do what they say for failures. Five times the time that
     /// a `PING` takes is generous; a store that takes longer than this to answer counts as down.
     pub budget: Duration,
-    /// How many connections there are, in a cluster to each node. Requests share them; two go on while one of them is being
-    /// replaced. Never more than ten are made in a second, so that many nodes take a while at first.
+    /// How many connections there are, in a cluster to each node. Requests share one of them; the others are there for
+    /// when it is lost. Never more than ten are made in a second, so that many nodes take a while at first.
     pub connections: usize,
     /// How long making a connection may take. A store that comes back is found within this and the longest pause
     /// between two attempts, which is 600 ms.

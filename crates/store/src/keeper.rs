@@ -221,7 +221,7 @@ fn trials(shared: &Shared, node: &Arc<Node>) -> Vec<Call> {
     let limits = quota.into_iter().flat_map(|quota| [Limit::token_bucket(quota), Limit::fixed_window(quota)]);
     let calls = limits.zip(0..).filter_map(|(limit, number)| {
         let key = Fingerprint::of_nobody(tag, number);
-        Call::new(vec![Ask { key, limit, cost: 0, max_wait: None, says: Says::Shadow }])
+        Call::new(vec![Ask { key, limit, cost: 0, max_wait: None, says: Says::Refuse }])
     });
     calls.collect()
 }

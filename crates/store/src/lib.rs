@@ -58,7 +58,7 @@
 //!
 //! # What the store has to allow
 //!
-//! `ACL SETUSER tollgate on >secret ~tg:* +eval +evalsha +time +mget +set +del +pexpire +zadd +zcard +zrange
+//! `ACL SETUSER tollgate on >secret ~tg:* +eval +evalsha +time +mget +set +psetex +del +pexpire +zadd +zcard +zrange
 //! +zrangebyscore +zrem +zremrangebyscore` is enough, and in a cluster `+cluster|slots +asking` besides; `HELLO` and `AUTH`
 //! are everybody's. Redis from 6.0 and every Valkey will do. A store that evicts keys forgets what was spent;
 //! `maxmemory-policy noeviction` refuses instead, and the rules then do what they say for failures.
@@ -94,7 +94,7 @@ pub use call::{Ask, Call, Says, Unreadable};
 pub use config::Tls;
 pub use config::{Address, Config, Protocol};
 pub use keeper::Trouble;
-pub use key::Fingerprint;
+pub use key::{Client, Fingerprint};
 pub use refund::Refund;
 pub use resp::{Malformed, Reply, take_reply};
 pub use script::{BUCKETS, GIVE_BACK, LIMITS, Script};

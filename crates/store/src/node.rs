@@ -8,7 +8,7 @@ use crate::stats::Stats;
 use arc_swap::ArcSwapOption;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
@@ -25,7 +25,6 @@ pub(crate) struct Node {
     pub(crate) lost: Arc<Notify>,
     connections: Vec<ArcSwapOption<Connection>>,
     trouble: ArcSwapOption<Trouble>,
-    next: AtomicUsize,
     /// When it began to be silent, in microseconds since `start`: it said something then, or was asked after it had not
     /// been for a while.
     silent_since: AtomicU64,
@@ -51,7 +50,6 @@ impl Node {
             lost: Arc::default(),
             connections: (0..config.connections.max(1)).map(|_| ArcSwapOption::empty()).collect(),
             trouble: ArcSwapOption::empty(),
-            next: AtomicUsize::new(0),
             silent_since: AtomicU64::new(0),
             start: Instant::now(),
         }
@@ -83,12 +81,10 @@ impl Node {
         self.trouble.load_full()
     }
 
-    /// A connection that works, each in turn.
+    /// The first connection that works: what goes through one of them is written and read together, which is half of the
+    /// work on both sides.
     pub(crate) fn connection(&self) -> Option<Arc<Connection>> {
-        let turn = self.next.fetch_add(1, Ordering::Relaxed);
-        let places = (0..self.connections.len())
-            .filter_map(|step| self.connections.get(turn.wrapping_add(step) % self.connections.len()));
-        places.filter_map(ArcSwapOption::load_full).find(|connection| !connection.is_closed())
+        self.connections.iter().filter_map(ArcSwapOption::load_full).find(|connection| !connection.is_closed())
     }
 
     /// Asks it before a deadline, unless that would be in vain as far as is known.

@@ -16,14 +16,14 @@ pub struct Refund(Call);
 impl Refund {
     /// Gives back what these have taken. `None` if they cannot have been [asked](Call::new).
     pub fn new(asks: Vec<Ask>) -> Option<Refund> {
-        Some(Refund(Call::new(asks)?.with_first("-1".to_owned())))
+        Call::after("-1".to_owned(), asks).map(Refund)
     }
 
     /// Gives back what these took at that time, as the store tells it, but nothing that has come in since: others may have
     /// taken that. So no more is ever let through in any time than if it had not been taken at all.
     pub fn of_taken_at(asks: Vec<Ask>, taken_at: Time) -> Option<Refund> {
         let micros = taken_at.as_nanos() / 1_000;
-        Some(Refund(Call::new(asks)?.with_first(micros.to_string())))
+        Call::after(micros.to_string(), asks).map(Refund)
     }
 
     /// What is given back.
