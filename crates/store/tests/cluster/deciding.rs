@@ -161,6 +161,50 @@ async fn c3_a_request_over_several_slots_is_paid_in_all_or_none_of_them() {
 }
 
 #[tokio::test]
+async fn c3_requests_over_several_slots_never_get_more_than_each_of_their_limits() {
+    for kind in Kind::ALL {
+        let cluster = Cluster::start(kind);
+        // Nobody remembers refusals, so that there is as much to give back as can be.
+        let config = Config { remembered: 0, ..cluster.patient() };
+        let hosts = [open(config.clone()).await, open(config).await];
+        let users = apart(&cluster);
+        let limits = ["20 per hour", "30 per hour", "40 per hour"];
+        let admitted: Arc<Vec<AtomicU64>> = Arc::new((0..3).map(|_| AtomicU64::new(0)).collect());
+        let mut tasks = Vec::new();
+        for number in 0..600_usize {
+            // One limit, two of them, or all three.
+            let chosen: Vec<usize> = (0..3).filter(|limit| (number % 7 + 1) >> limit & 1 == 1).collect();
+            let asks: Vec<Ask> = chosen.iter().map(|limit| ask(users[*limit], limits[*limit])).collect();
+            let (host, admitted) = (hosts[number % 2].clone(), Arc::clone(&admitted));
+            tasks.push(tokio::spawn(async move {
+                if allowed(&host.ask(asks, Time::ZERO).await).unwrap() {
+                    for limit in chosen {
+                        admitted[limit].fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            }));
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
+        let counts: Vec<u64> = admitted.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+        println!("{kind:?}: {counts:?} of [20, 30, 40]");
+        assert!(counts.iter().zip([20, 30, 40]).all(|(count, most)| *count <= most), "{kind:?}: {counts:?}");
+        // Those that ask for one alone have the rest.
+        for (limit, count) in counts.iter().enumerate() {
+            let mut all = *count;
+            let start = now();
+            while all < [19, 29, 39][limit] && start.elapsed() < PATIENCE {
+                all += u64::from(
+                    allowed(&hosts[0].ask(vec![ask(users[limit], limits[limit])], Time::ZERO).await).unwrap(),
+                );
+            }
+            assert!(all >= [19, 29, 39][limit], "{kind:?}: {all} of {limit}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn in_quota_mode_one_quota_of_any_slot_is_enough() {
     let cluster = Cluster::start(Kind::Redis);
     let store = open(cluster.patient()).await;
