@@ -99,6 +99,8 @@ impl Eq for Tls {}
 ///
 /// let sentinels = vec!["sentinel-1:26379".to_owned(), "sentinel-2:26379".to_owned()];
 /// let config = Config::new(Address::Sentinels { sentinels, name: "limits".to_owned() });
+///
+/// let config = Config::new(Address::Cluster(vec!["node-1:6379".to_owned(), "node-2:6379".to_owned()]));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {

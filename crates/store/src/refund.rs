@@ -10,6 +10,17 @@ use tollgate_limit::kept::{Asked, Kept};
 /// and never beyond that in which nothing is missing. Logs and warm-ups stay as they are.
 ///
 /// The caller vouches that the tokens were taken and are given back once.
+///
+/// ```
+/// use tollgate_limit::Limit;
+/// use tollgate_store::{Ask, Fingerprint, GIVE_BACK, Refund, Says};
+///
+/// let limit = Limit::token_bucket("5 per minute".parse()?);
+/// let ask = Ask { key: Fingerprint::new(1, b"alice"), limit, cost: 2, max_wait: None, says: Says::Refuse };
+/// let refund = Refund::new(vec![ask]).ok_or("nobody can have asked that")?;
+/// assert_eq!(refund.script().digest(), GIVE_BACK.digest());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Refund(Call);
 

@@ -62,6 +62,16 @@ impl std::error::Error for NoMap {}
 /// Reads what `CLUSTER SLOTS` answers, ordered by slots. A primary that does not say its host is where `asked` is; one
 /// that nobody knows the host of keeps its slots to itself.
 ///
+/// ```
+/// use bytes::BytesMut;
+/// use tollgate_store::{read_map, take_reply};
+///
+/// let mut said = BytesMut::from("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$4\r\nhost\r\n:7000\r\n");
+/// let reply = take_reply(&mut said)?.ok_or("there is more to come")?;
+/// assert_eq!(read_map(reply, "seed:6379")?[0].address, "host:7000");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// The reply is no map, or one of more nodes than a cluster can have.
 pub fn read_map(reply: Reply, asked: &str) -> Result<Vec<Range>, NoMap> {
