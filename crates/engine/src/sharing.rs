@@ -124,7 +124,7 @@ fn asks(questions: &[Question]) -> Vec<Ask> {
     let mut last: Option<(&[u8], Client)> = None;
     let asks = questions.iter().map(|question| {
         // Mostly all questions are about one client.
-        let known = last.filter(|(client, _)| *client == question.client);
+        let known = last.filter(|(client, _)| *client == &*question.client);
         let (_, client) = *last.insert(known.unwrap_or_else(|| (&question.client, Client::new(&question.client))));
         asked(question, client)
     });

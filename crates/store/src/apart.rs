@@ -116,7 +116,7 @@ impl Shared {
         };
         let names = refund.asks().iter().map(|ask| ask.key.name(&self.config.prefix).into_bytes());
         let keys: Vec<Vec<u8>> = names.collect();
-        let arguments: Vec<Vec<u8>> = refund.arguments().iter().map(|word| word.clone().into_bytes()).collect();
+        let arguments: Vec<Vec<u8>> = refund.arguments().map(|word| word.as_bytes().to_vec()).collect();
         let run = Run { script: refund.script(), keys: &keys, arguments: &arguments };
         refund.read(&self.run(&run, deadline).await?).ok()
     }

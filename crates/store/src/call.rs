@@ -3,7 +3,8 @@
 use crate::key::Fingerprint;
 use crate::resp::{Command, Reply};
 use crate::script::{BUCKETS, Form, LIMITS, Script};
-use std::fmt;
+use smallvec::SmallVec;
+use std::fmt::{self, Write};
 use std::time::Duration;
 use tollgate_limit::kept::{
     Asked, BucketTerms, Kept, LogTerms, SlidingTerms, Terms, UnitClock, WarmUpTerms, WindowFrame, WindowTerms,
@@ -42,11 +43,16 @@ pub enum Says {
     Shadow,
 }
 
+/// Whether two of them are about one state.
+pub(crate) fn has_twins(asks: &[Ask]) -> bool {
+    asks.iter().enumerate().any(|(index, ask)| asks.iter().take(index).any(|other| other.key == ask.key))
+}
+
 /// All limits of one request, asked by one script: all of them are taken or none.
 #[derive(Clone, Debug)]
 pub struct Call {
     asks: Vec<Ask>,
-    arguments: Vec<String>,
+    arguments: Arguments,
     is_plain: bool,
 }
 
@@ -77,12 +83,11 @@ impl Call {
     }
 
     fn saying(asks: Vec<Ask>, says: impl Fn(Says) -> Says) -> Option<Call> {
-        let is_twice = |(index, ask): (usize, &Ask)| asks.iter().take(index).any(|other| other.key == ask.key);
-        if asks.iter().enumerate().any(is_twice) {
+        if has_twins(&asks) {
             return None;
         }
         let terms = asks.iter().map(|ask| Some((says(ask.says), ask.limit.terms(ask.cost, ask.max_wait)?)));
-        let terms: Vec<(Says, Terms)> = terms.collect::<Option<_>>()?;
+        let terms: SmallVec<[(Says, Terms); 4]> = terms.collect::<Option<_>>()?;
         let is_plain = terms.iter().all(|(says, terms)| *says == Says::Refuse && kind(terms) == "b");
         let mut arguments = Arguments::default();
         for (says, terms) in &terms {
@@ -91,15 +96,16 @@ impl Call {
             }
             arguments.add(terms);
         }
-        Some(Call { asks, arguments: arguments.words, is_plain })
+        Some(Call { asks, arguments, is_plain })
     }
 
     /// For a script that is told something before it is told about limits, of every kind.
-    pub(crate) fn after(word: String, asks: Vec<Ask>) -> Option<Call> {
+    pub(crate) fn after(word: impl fmt::Display, asks: Vec<Ask>) -> Option<Call> {
         // Those that only tell have a script that knows every kind.
-        let call = Call::saying(asks, |_| Says::Shadow)?;
-        let arguments = std::iter::once(word).chain(call.arguments).collect();
-        Some(Call { arguments, ..call })
+        let mut call = Call::saying(asks, |_| Says::Shadow)?;
+        call.arguments.text.insert_str(0, &format!("{word} "));
+        call.arguments.count += 1;
+        Some(call)
     }
 
     /// What is asked.
@@ -113,23 +119,23 @@ impl Call {
     }
 
     /// What the script is told about the limits.
-    pub fn arguments(&self) -> &[String] {
-        &self.arguments
+    pub fn arguments(&self) -> impl Iterator<Item = &str> {
+        self.arguments.text.split_terminator(' ')
     }
 
     /// Writes the command.
     pub(crate) fn write(&self, out: &mut Vec<u8>, prefix: &str, form: Form) {
         let script = self.script();
-        let mut command = Command::new(out, 3 + self.asks.len() + self.arguments.len());
+        let mut command = Command::new(out, 3 + self.asks.len() + self.arguments.count);
         match form {
             Form::Digest => command.word("EVALSHA").word(script.digest()),
             Form::Source => command.word("EVAL").word(script.source()),
         };
-        command.word(self.asks.len().to_string());
+        command.number(self.asks.len());
         for ask in &self.asks {
-            command.word(ask.key.name(prefix));
+            command.word_of(Fingerprint::name_length(prefix), |out| ask.key.write_name(prefix, out));
         }
-        for argument in &self.arguments {
+        for argument in self.arguments() {
             command.word(argument);
         }
     }
@@ -146,6 +152,9 @@ impl Call {
     /// The same, before anything is made of it.
     pub(crate) fn answer(&self, reply: &Reply) -> Result<Answer, Unreadable> {
         let Reply::Array(elements) = reply else { return Err(Unreadable) };
+        if self.is_plain {
+            return self.plain_answer(elements);
+        }
         let Some(([seconds, micros, passes], answers)) = elements.split_first_chunk() else { return Err(Unreadable) };
         let (now, passes) = (read_time(seconds, micros)?, number(passes)? == 1);
         if answers.len() != 2 * self.asks.len() {
@@ -157,6 +166,21 @@ impl Call {
         });
         Ok(Answer { now, passes, states: states.collect::<Result<_, _>>()? })
     }
+
+    /// What [`BUCKETS`] answers: numbers alone.
+    fn plain_answer(&self, elements: &[Reply]) -> Result<Answer, Unreadable> {
+        let Some(([micros, passes], answers)) = elements.split_first_chunk() else { return Err(Unreadable) };
+        let (now, passes) = (number(micros)?.checked_mul(1_000).ok_or(Unreadable)?, number(passes)? == 1);
+        let (kept, fitting) = answers.split_at_checked(self.asks.len()).ok_or(Unreadable)?;
+        if fitting.len() != if passes { 0 } else { self.asks.len() } {
+            return Err(Unreadable);
+        }
+        let states = kept.iter().enumerate().map(|(index, kept)| {
+            let fits = fitting.get(index).map_or(Ok(1), number)? == 1;
+            Ok((fits, if *kept == Reply::Null { Kept::Nothing } else { Kept::Bucket(number(kept)?) }))
+        });
+        Ok(Answer { now: Time::from_nanos(now), passes, states: states.collect::<Result<_, _>>()? })
+    }
 }
 
 /// What a script answered.
@@ -167,7 +191,7 @@ pub(crate) struct Answer {
     /// Whether all that fits was taken.
     pub(crate) passes: bool,
     /// For every limit whether the request fits, and what was kept.
-    pub(crate) states: Vec<(bool, Kept)>,
+    pub(crate) states: SmallVec<[(bool, Kept); 4]>,
 }
 
 impl Answer {
@@ -224,9 +248,11 @@ pub(crate) fn read_kept(ask: &Ask, reply: &Reply) -> Result<Kept, Unreadable> {
 }
 
 /// What a script is told, in the order in which it reads it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Arguments {
-    words: Vec<String>,
+    /// Each word is followed by a space, and there are none in words.
+    text: String,
+    count: usize,
 }
 
 impl Arguments {
@@ -254,7 +280,9 @@ impl Arguments {
     }
 
     fn word(&mut self, word: impl fmt::Display) -> &mut Self {
-        self.words.push(word.to_string());
+        // Writing to a string cannot fail.
+        let _ = write!(self.text, "{word} ");
+        self.count += 1;
         self
     }
 
@@ -350,9 +378,13 @@ mod tests {
     #[test]
     fn replies_of_other_scripts_are_not_believed() {
         let text = |text: &str| Reply::Text(text.as_bytes().to_vec());
-        let call = Call::new(vec![ask(Limit::token_bucket("10 per second".parse().unwrap()), b"a")]).unwrap();
-        let answer =
-            |kept: Reply| Reply::Array(vec![text("1800000000"), text("5"), Reply::Integer(1), Reply::Integer(1), kept]);
+        // Not a plain one, as it only tells.
+        let limit = Limit::token_bucket("10 per second".parse().unwrap());
+        let call = Call::new(vec![Ask { says: Says::Shadow, ..ask(limit, b"a") }]).unwrap();
+        let at = |seconds: &str, kept: Reply| {
+            Reply::Array(vec![text(seconds), text("5"), Reply::Integer(1), Reply::Integer(1), kept])
+        };
+        let answer = |kept| at("1800000000", kept);
         assert!(call.read(&answer(Reply::Null)).unwrap()[0].is_allowed());
         assert_eq!(call.read(&answer(text("1800000000000000"))).unwrap()[0].remaining, 9);
         for wrong in [
@@ -361,20 +393,30 @@ mod tests {
             answer(Reply::Integer(-1)),
             Reply::Null,
             Reply::Array(vec![text("1800000000"), text("5"), Reply::Integer(1)]),
-            Reply::Array(vec![
-                text("99999999999999999999"),
-                text("5"),
-                Reply::Integer(1),
-                Reply::Integer(1),
-                Reply::Null,
-            ]),
-            Reply::Array(vec![
-                text("18446744073709551615"),
-                text("5"),
-                Reply::Integer(1),
-                Reply::Integer(1),
-                Reply::Null,
-            ]),
+            at("99999999999999999999", Reply::Null),
+            at("18446744073709551615", Reply::Null),
+        ] {
+            assert_eq!(call.read(&wrong), Err(Unreadable), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn plain_buckets_are_answered_in_numbers() {
+        let call = Call::new(vec![ask(Limit::token_bucket("10 per second".parse().unwrap()), b"a")]).unwrap();
+        let now = 1_800_000_000_000_000;
+        let numbers = |numbers: &[i64]| Reply::Array(numbers.iter().map(|number| Reply::Integer(*number)).collect());
+        let first = Reply::Array(vec![Reply::Integer(now), Reply::Integer(1), Reply::Null]);
+        assert_eq!(call.read(&first).unwrap()[0].remaining, 9);
+        assert_eq!(call.read(&numbers(&[now, 1, now + 500_000])).unwrap()[0].remaining, 4);
+        assert!(!call.read(&numbers(&[now, 0, now + 950_000, 0])).unwrap()[0].is_allowed());
+        for wrong in [
+            numbers(&[]),
+            numbers(&[now, 1]),
+            numbers(&[now, 0, now]),
+            numbers(&[now, 1, now, 1]),
+            numbers(&[now, 1, -1]),
+            numbers(&[-1, 1, now]),
+            numbers(&[i64::MAX, 1, now]),
         ] {
             assert_eq!(call.read(&wrong), Err(Unreadable), "{wrong:?}");
         }

@@ -134,9 +134,9 @@ impl Cluster {
         let others = (0..nodes.len()).filter_map(|step| nodes.get(self.turn.wrapping_add(step) % nodes.len()));
         for node in best.iter().chain(others) {
             let (Some(connection), Some(address)) = (node.connection(), node.address()) else { continue };
-            let asking = connection.ask(Commands { bytes: question(), unwanted: 0 });
-            let reply = timeout(self.shared.config.connect_timeout / 4, asking).await;
-            if let Some(ranges) = reply.ok().flatten().and_then(|reply| read_map(reply, address).ok()) {
+            let deadline = Instant::now() + self.shared.config.connect_timeout / 4;
+            let reply = connection.ask(Commands { bytes: question(), unwanted: 0 }, deadline).await;
+            if let Some(ranges) = reply.and_then(Result::ok).and_then(|reply| read_map(reply, address).ok()) {
                 return Ok(ranges);
             }
         }

@@ -8,18 +8,26 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, WriteHalf};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 /// Commands that wait to be written; more are refused.
 const MOST_QUEUED: usize = 1_024;
 
-/// So many bytes are written at once. While more wait, no more commands are taken.
+/// So many bytes wait to be written. While there are more, commands are refused.
 const MOST_UNWRITTEN: usize = 64 * 1_024;
 
 /// So many questions in a row that got no answer mean that the connection is of no use.
 const MOST_FAILURES: u32 = 3;
+
+/// How often it is looked whose time is up.
+const TICK: Duration = Duration::from_millis(1);
+
+/// Timers go off within a millisecond or two. One that is later says more about this host than about the store.
+const LATE_TIMER: Duration = Duration::from_millis(3);
 
 /// A connection that works, as far as is known. Everybody who waits for a reply learns at once when it is dropped.
 #[derive(Debug)]
@@ -44,7 +52,15 @@ struct State {
 #[derive(Debug)]
 struct Exchange {
     commands: Commands,
-    reply: oneshot::Sender<Reply>,
+    deadline: Instant,
+    reply: oneshot::Sender<Result<Reply, Late>>,
+}
+
+/// The answer did not come in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Late {
+    /// Whether it was us who were late: this host had no time to look for it.
+    pub(crate) is_ours: bool,
 }
 
 /// What is sent in one piece, so that nothing of anybody else comes between.
@@ -55,11 +71,12 @@ pub(crate) struct Commands {
     pub(crate) unwanted: usize,
 }
 
-/// Somebody who waits for a reply after so many others.
+/// Somebody who waits for a reply after so many others, until it comes or takes too long.
 #[derive(Debug)]
 struct Awaited {
     unwanted: usize,
-    reply: oneshot::Sender<Reply>,
+    deadline: Instant,
+    reply: Option<oneshot::Sender<Result<Reply, Late>>>,
 }
 
 impl Connection {
@@ -80,11 +97,12 @@ impl Connection {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Sends commands, and waits for the reply to the last. `None` if there never will be one.
-    pub(crate) async fn ask(&self, commands: Commands) -> Option<Reply> {
+    /// Sends commands, and waits for the reply to the last until the deadline, give or take half a millisecond. `None` if there
+    /// never will be one.
+    pub(crate) async fn ask(&self, commands: Commands, deadline: Instant) -> Option<Result<Reply, Late>> {
         let _waiting = Waiting::new(&self.waiting);
         let (reply, answered) = oneshot::channel();
-        self.commands.try_send(Exchange { commands, reply }).ok()?;
+        self.commands.try_send(Exchange { commands, deadline, reply }).ok()?;
         answered.await.ok()
     }
 
@@ -139,20 +157,14 @@ async fn run(stream: Stream, mut commands: mpsc::Receiver<Exchange>, _closing: C
     // What was written may still be on this side, where it is encrypted.
     let mut is_unsent = false;
     let mut waiting = VecDeque::new();
+    // One timer for all who wait: a timer for each would cost as much as to read its reply.
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        // Each of these can be left off at any time without losing anything.
+        // Each of these can be left off at any time without losing anything. What has come is read before anybody is told that
+        // it did not.
         tokio::select! {
-            command = commands.recv(), if unwritten.len() < MOST_UNWRITTEN => match command {
-                Some(exchange) => queue(exchange, &mut unwritten, &mut waiting, &mut commands),
-                None => return,
-            },
-            sent = send(&mut writer, &unwritten), if is_unsent || !unwritten.is_empty() => match sent {
-                Ok(count) => {
-                    is_unsent = count > 0;
-                    unwritten.advance(count);
-                }
-                Err(_) => return,
-            },
+            biased;
             read = reader.read_buf(&mut unread) => match read {
                 Ok(count) if count > 0 => match answer(&mut unread, &mut waiting) {
                     Ok(()) => {}
@@ -160,6 +172,27 @@ async fn run(stream: Stream, mut commands: mpsc::Receiver<Exchange>, _closing: C
                 },
                 _ => return,
             },
+            _ = ticks.tick(), if !waiting.is_empty() => give_up(&mut waiting, Instant::now()),
+            sent = send(&mut writer, &unwritten), if is_unsent || !unwritten.is_empty() => match sent {
+                Ok(count) => {
+                    is_unsent = count > 0;
+                    unwritten.advance(count);
+                }
+                Err(_) => return,
+            },
+            command = commands.recv() => match command {
+                Some(exchange) => queue(exchange, &mut unwritten, &mut waiting, &mut commands),
+                None => return,
+            },
+        }
+    }
+}
+
+/// Tells those whose time is up. Their replies may still come, and are then nobody's.
+fn give_up(waiting: &mut VecDeque<Awaited>, now: Instant) {
+    for awaited in waiting.iter_mut().filter(|awaited| awaited.deadline <= now + TICK / 2) {
+        if let Some(reply) = awaited.reply.take() {
+            let _ = reply.send(Err(Late { is_ours: now.saturating_duration_since(awaited.deadline) > LATE_TIMER }));
         }
     }
 }
@@ -184,10 +217,13 @@ fn queue(
     commands: &mut mpsc::Receiver<Exchange>,
 ) {
     let mut next = Some(first);
-    while let Some(Exchange { commands: Commands { bytes, unwanted }, reply }) = next {
-        unwritten.extend_from_slice(&bytes);
-        waiting.push_back(Awaited { unwanted, reply });
-        next = if unwritten.len() < MOST_UNWRITTEN { commands.try_recv().ok() } else { None };
+    while let Some(Exchange { commands: Commands { bytes, unwanted }, deadline, reply }) = next {
+        // A store that reads nothing is not sent more, and who wants to learns so at once.
+        if unwritten.len() < MOST_UNWRITTEN {
+            unwritten.extend_from_slice(&bytes);
+            waiting.push_back(Awaited { unwanted, deadline, reply: Some(reply) });
+        }
+        next = commands.try_recv().ok();
     }
 }
 
@@ -199,9 +235,9 @@ fn answer(unread: &mut BytesMut, waiting: &mut VecDeque<Awaited>) -> Result<(), 
         let first = waiting.front_mut().ok_or(Unasked)?;
         if first.unwanted > 0 {
             first.unwanted -= 1;
-        } else if let Some(first) = waiting.pop_front() {
+        } else if let Some(waiting) = waiting.pop_front().and_then(|first| first.reply) {
             // Who has stopped waiting does not want it any more.
-            let _ = first.reply.send(reply);
+            let _ = waiting.send(Ok(reply));
         }
     }
     Ok(())

@@ -9,6 +9,9 @@ const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 /// Letters of a tag: sixteen tags for each slot of a cluster. With more the names would take more memory.
 const TAG_LETTERS: u32 = 3;
 
+/// Letters of a state: all of its 128 bits.
+const STATE_LETTERS: u32 = 22;
+
 /// How many tags there are.
 pub(crate) const TAGS: u32 = 64_u32.pow(TAG_LETTERS);
 
@@ -73,13 +76,25 @@ impl Fingerprint {
     /// The name of the key. What is in braces says where in a cluster it is kept: the states of a client together, and
     /// no client chooses where.
     pub fn name(&self, prefix: &str) -> String {
-        let mut name = String::with_capacity(prefix.len() + 27);
+        let mut name = String::with_capacity(Fingerprint::name_length(prefix));
         name.push_str(prefix);
-        name.push('{');
-        name.extend(letters(self.client, TAG_LETTERS).map(char::from));
-        name.push('}');
-        name.extend(letters(self.state, 22).map(char::from));
+        name.extend(self.letters().map(char::from));
         name
+    }
+
+    /// Writes the same.
+    pub(crate) fn write_name(&self, prefix: &str, out: &mut Vec<u8>) {
+        out.extend_from_slice(prefix.as_bytes());
+        out.extend(self.letters());
+    }
+
+    pub(crate) fn name_length(prefix: &str) -> usize {
+        prefix.len() + 2 + (TAG_LETTERS + STATE_LETTERS) as usize
+    }
+
+    fn letters(&self) -> impl Iterator<Item = u8> {
+        let tag = letters(self.client, TAG_LETTERS);
+        std::iter::once(b'{').chain(tag).chain(std::iter::once(b'}')).chain(letters(self.state, STATE_LETTERS))
     }
 
     /// One that no client has, by the number of its tag.

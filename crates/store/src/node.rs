@@ -1,20 +1,16 @@
 //! One server that keeps states: our connections to it, and how long it has been silent.
 
 use crate::config::Config;
-use crate::connection::{Commands, Connection};
+use crate::connection::{Commands, Connection, Late};
 use crate::keeper::Trouble;
 use crate::resp::Reply;
 use crate::stats::Stats;
 use arc_swap::ArcSwapOption;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
-
-/// Timers go off within a millisecond or two. One that is later says more about this host than about the store.
-const LATE_TIMER: Duration = Duration::from_millis(2);
+use tokio::time::Instant;
 
 /// What is known of a server. Nobody but its keeper makes connections.
 #[derive(Debug)]
@@ -116,17 +112,17 @@ impl Node {
         if self.waiting() == 0 {
             self.heard();
         }
-        match within(deadline, connection.ask(commands)).await {
-            Ok(Some(reply)) => {
+        match connection.ask(commands, deadline).await {
+            Some(Ok(reply)) => {
                 self.heard();
                 Some(reply)
             }
             // The connection is gone, or too much waits in it.
-            Ok(None) => {
+            None => {
                 stats.failed.add();
                 None
             }
-            Err(Late { is_ours }) => {
+            Some(Err(Late { is_ours })) => {
                 stats.late.add();
                 if !is_ours {
                     connection.failed();
@@ -154,21 +150,4 @@ impl Node {
         let now = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.silent_since.store(now, Ordering::Relaxed);
     }
-}
-
-/// The answer did not come in time.
-struct Late {
-    /// Whether it was us who were late: this host had no time to look for it.
-    is_ours: bool,
-}
-
-/// What comes of asking before a deadline. On a host that is busy the answer may be there and not have been looked at yet.
-async fn within<T>(deadline: Instant, asking: impl Future<Output = T>) -> Result<T, Late> {
-    let mut asking = pin!(asking);
-    if let Ok(answer) = timeout_at(deadline, &mut asking).await {
-        return Ok(answer);
-    }
-    let is_ours = deadline.elapsed() > LATE_TIMER;
-    tokio::task::yield_now().await;
-    timeout_at(deadline, &mut asking).await.map_err(|_| Late { is_ours })
 }

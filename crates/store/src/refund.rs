@@ -27,14 +27,14 @@ pub struct Refund(Call);
 impl Refund {
     /// Gives back what these have taken. `None` if they cannot have been [asked](Call::new).
     pub fn new(asks: Vec<Ask>) -> Option<Refund> {
-        Call::after("-1".to_owned(), asks).map(Refund)
+        Call::after(-1, asks).map(Refund)
     }
 
     /// Gives back what these took at that time, as the store tells it, but nothing that has come in since: others may have
     /// taken that. So no more is ever let through in any time than if it had not been taken at all.
     pub fn of_taken_at(asks: Vec<Ask>, taken_at: Time) -> Option<Refund> {
         let micros = taken_at.as_nanos() / 1_000;
-        Call::after(micros.to_string(), asks).map(Refund)
+        Call::after(micros, asks).map(Refund)
     }
 
     /// What is given back.
@@ -48,7 +48,7 @@ impl Refund {
     }
 
     /// What the script is told about the limits.
-    pub fn arguments(&self) -> &[String] {
+    pub fn arguments(&self) -> impl Iterator<Item = &str> {
         self.0.arguments()
     }
 

@@ -8,6 +8,9 @@ const LONGEST_REPLY: usize = 1 << 20;
 const MOST_ELEMENTS: usize = 16_384;
 const DEEPEST: usize = 8;
 
+/// Room that is made for elements before they have come.
+const MOST_AT_ONCE: usize = 32;
+
 /// What the store says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
@@ -110,7 +113,7 @@ impl Reader<'_> {
         }
         let length = usize::try_from(length).ok().filter(|length| *length <= MOST_ELEMENTS).ok_or(Malformed)?;
         let depth = depth.checked_sub(1).ok_or(Malformed)?;
-        let mut elements = Vec::new();
+        let mut elements = Vec::with_capacity(length.min(MOST_AT_ONCE));
         while elements.len() < length {
             match self.frame(depth)? {
                 Some(Frame::Reply(element)) => elements.push(element),
@@ -174,12 +177,34 @@ impl Command<'_> {
         self.out.extend_from_slice(b"\r\n");
         self
     }
+
+    /// A word of so many bytes, which are written in place.
+    pub(crate) fn word_of(&mut self, length: usize, write: impl FnOnce(&mut Vec<u8>)) -> &mut Self {
+        header(self.out, b'$', length);
+        write(self.out);
+        self.out.extend_from_slice(b"\r\n");
+        self
+    }
+
+    /// A number as a word.
+    pub(crate) fn number(&mut self, number: usize) -> &mut Self {
+        let length = number.checked_ilog10().map_or(1, |zeros| zeros as usize + 1);
+        self.word_of(length, |out| digits(out, number))
+    }
 }
 
 fn header(out: &mut Vec<u8>, kind: u8, number: usize) {
     out.push(kind);
-    out.extend_from_slice(number.to_string().as_bytes());
+    digits(out, number);
     out.extend_from_slice(b"\r\n");
+}
+
+/// Writes a number, the first digit first, without asking for memory.
+fn digits(out: &mut Vec<u8>, number: usize) {
+    if number >= 10 {
+        digits(out, number / 10);
+    }
+    out.push(b'0' + (number % 10) as u8);
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 use crate::apart;
-use crate::call::{Ask, Call};
+use crate::call::{Ask, Call, has_twins};
 use crate::cluster::{self, Notices};
 use crate::config::{Address, Config};
 use crate::connection::{Commands, Connection};
@@ -124,13 +124,15 @@ impl Store {
     ///
     /// If the future is dropped before it is ready, the request may have been paid for.
     pub async fn ask(&self, asks: Vec<Ask>, now: Time) -> Told {
-        let (asks, places) = merge(asks);
+        // Mostly all of them are about different states.
+        let (asks, places) = if has_twins(&asks) { merge(asks) } else { (asks, Vec::new()) };
         if let Some((index, decision)) = self.shared.refusals.find(&asks, now) {
             self.shared.stats.remembered.add();
             let ask = places.iter().position(|place| *place == index).unwrap_or(index);
             return Told::Refused { ask, decision };
         }
         match self.shared.ask(asks, now).await {
+            Some(decisions) if places.is_empty() => Told::Decided(decisions),
             Some(decisions) => {
                 Told::Decided(places.iter().filter_map(|place| decisions.get(*place).copied()).collect())
             }

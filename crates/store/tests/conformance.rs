@@ -20,7 +20,7 @@ struct Scripts {
 impl Scripts {
     fn load(client: &mut Client) -> Scripts {
         let mut load = |script: &Script| {
-            let mut source = script.source().to_owned();
+            let mut source = script.source().replace("missing / 1000 + 2", "missing / 1000 + 86400002");
             for (product, test) in [
                 ("redis.call('TIME')", "{ ARGV[#ARGV - 1], ARGV[#ARGV] }"),
                 ("'PX', life", "'PX', life + 86400000"),
@@ -36,21 +36,21 @@ impl Scripts {
 
     fn command(&self, call: &Call, now: u64) -> Vec<u8> {
         let digest = if call.script().digest() == BUCKETS.digest() { &self.buckets } else { &self.limits };
-        written(digest, call.asks(), call.arguments(), now)
+        written(digest, call.asks(), &call.arguments().collect::<Vec<_>>(), now)
     }
 
     fn refund(&self, refund: &Refund, now: u64) -> Vec<u8> {
-        written(&self.give_back, refund.asks(), refund.arguments(), now)
+        written(&self.give_back, refund.asks(), &refund.arguments().collect::<Vec<_>>(), now)
     }
 }
 
-fn written(digest: &str, asks: &[Ask], arguments: &[String], now: u64) -> Vec<u8> {
+fn written(digest: &str, asks: &[Ask], arguments: &[&str], now: u64) -> Vec<u8> {
     let names: Vec<String> = asks.iter().map(|ask| ask.key.name("tg:")).collect();
     let (count, seconds, micros) = (names.len().to_string(), now / 1_000_000, now % 1_000_000);
     let time = [seconds.to_string(), micros.to_string()];
     let mut words = vec!["EVALSHA", digest, &count];
     words.extend(names.iter().map(String::as_str));
-    words.extend(arguments.iter().map(String::as_str));
+    words.extend(arguments);
     words.extend(time.iter().map(String::as_str));
     command(&words)
 }

@@ -140,7 +140,7 @@ async fn missing(store: &Store, limit_id: u64, user: &[u8], number: u64) -> f64 
 }
 
 /// The limit's id and the client's key, as hosts know them.
-async fn identity(rules: RuleSet) -> (u64, Vec<u8>) {
+async fn identity(rules: RuleSet) -> (u64, std::sync::Arc<[u8]>) {
     let engine = tollgate::Engine::new(rules, tollgate::Time::ZERO);
     let attributes = [("user", Value::Text("alice"))];
     match engine.begin(&tollgate::Request::new("n", &attributes), tollgate::Time::ZERO) {

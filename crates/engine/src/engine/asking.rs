@@ -1,7 +1,7 @@
 //! Limits that are kept elsewhere: what to ask is returned, and the answer brought back.
 
 use super::Engine;
-use super::deciding::{Plan, Taking};
+use super::deciding::{Plan, Taking, local};
 use super::queue::patience;
 use super::rules::Rules;
 use super::verdict::{Checked, Verdict};
@@ -35,7 +35,7 @@ pub struct Question {
     /// The limit, the same on every host.
     pub limit_id: u64,
     /// The client's key, [encoded](tollgate_rules::identity::Key::encode).
-    pub client: Vec<u8>,
+    pub client: Arc<[u8]>,
     /// How much is allowed.
     pub limit: Limit,
     /// What the request costs.
@@ -175,9 +175,18 @@ fn answered(check: &mut Checked, decision: Decision) {
 
 fn questions(plan: &Plan, parts: &[Request<'_>]) -> Vec<Question> {
     let asked = plan.checks.iter().enumerate().filter(|(_, check)| check.is_open);
+    let mut last: Option<((usize, u32, u32), Arc<[u8]>)> = None;
     asked
         .filter_map(|(index, check)| {
-            let (limit, amount, client) = plan.elsewhere(check, parts)?;
+            let (limit, amount) = local(&plan.rules, check)?;
+            // The limits of one rule are about one client.
+            let whose = (check.part, check.namespace, check.rule);
+            let known = last.take().filter(|(of, _)| *of == whose);
+            let (_, client) = last.insert(match known {
+                Some(known) => known,
+                None => (whose, plan.client(check, parts)?.into()),
+            });
+            let client = Arc::clone(client);
             let Checked { cost, is_shadow, is_quota_mode, .. } = *check;
             let (limit_id, limit, max_wait) = (limit.id, *amount, patience(&plan.rules, check));
             Some(Question { limit_id, client, limit, cost, max_wait, is_shadow, is_quota_mode, check: index })

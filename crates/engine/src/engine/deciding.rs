@@ -333,18 +333,13 @@ impl Plan {
         table.fingerprint(&Key::new(&nobody)) == check.client
     }
 
-    /// The rule, limit and encoded key of a check, for those who keep its state elsewhere.
-    pub(super) fn elsewhere<'a>(
-        &'a self,
-        check: &Checked,
-        parts: &[Request<'_>],
-    ) -> Option<(&'a CompiledLimit, &'a Limit, Vec<u8>)> {
-        let (limit, amount) = local(&self.rules, check)?;
+    /// The encoded key of a check's client, for those who keep its state elsewhere.
+    pub(super) fn client(&self, check: &Checked, parts: &[Request<'_>]) -> Option<Vec<u8>> {
         let (namespace, request) = self.rules.compiled.get(check.namespace).zip(parts.get(check.part))?;
         let attributes = namespace.attributes(request);
-        let mut key = Vec::new();
+        let mut key = Vec::with_capacity(64);
         Key::new(&namespace.rule(check.rule)?.key(&attributes)).encode(&mut key);
-        Some((limit, amount, key))
+        Some(key)
     }
 }
 

@@ -190,7 +190,7 @@ impl Plan {
     }
 
     fn account(&self, check: &Checked, parts: &[Request<'_>]) -> Option<Account> {
-        let (limit, amount, client) = self.elsewhere(check, parts)?;
+        let ((limit, amount), client) = (local(&self.rules, check)?, self.client(check, parts)?);
         let rule = rule(&self.rules, check)?;
         Some(Account {
             limit_id: limit.id,
