@@ -374,11 +374,24 @@ impl Ledger {
         self.slot(id).and_then(|slot| slot.tokens.tokens(id.era)).unwrap_or(0)
     }
 
-    /// From how many on to call: spent ones, or as few in hand.
-    pub fn set_threshold(&self, id: AccountId, tokens: u64) {
-        if let Some(slot) = self.slot(id) {
-            slot.threshold.store(i64::try_from(tokens).unwrap_or(i64::MAX), Ordering::Relaxed);
+    /// Calls when so many tokens are in hand, or fewer.
+    pub fn call_when_left(&self, id: AccountId, tokens: u64) {
+        self.set_threshold(id, tokens);
+    }
+
+    /// Calls when so many tokens were spent and not told: at once, if they were already.
+    pub fn call_when_spent(&self, id: AccountId, tokens: u64) {
+        let threshold = self.set_threshold(id, tokens);
+        // Whoever has spent them before did not know of it.
+        if threshold.is_some_and(|threshold| self.tokens(id) >= threshold) {
+            self.call(id.index);
         }
+    }
+
+    fn set_threshold(&self, id: AccountId, tokens: u64) -> Option<i64> {
+        let tokens = i64::try_from(tokens).unwrap_or(i64::MAX);
+        self.slot(id)?.threshold.swap(tokens, Ordering::SeqCst);
+        Some(tokens)
     }
 
     /// Tokens that were wanted since this was last asked, in hand or not.

@@ -52,7 +52,7 @@ fn somebody_is_called_once_from_the_threshold_on() {
     assert_eq!((calls.load(Ordering::Relaxed), ledger.take_urgent()), (1, vec![id]), "nothing is known of it yet");
     assert_eq!(ledger.take_touched(), [id]);
     assert_eq!(ledger.take_untold(id), 1);
-    ledger.set_threshold(id, 10);
+    ledger.call_when_spent(id, 10);
     for _ in 0..9 {
         ledger.spend(id, 1);
     }
@@ -61,6 +61,11 @@ fn somebody_is_called_once_from_the_threshold_on() {
     ledger.spend(id, 5);
     assert_eq!(calls.load(Ordering::Relaxed), 2);
     assert_eq!((ledger.take_touched(), ledger.take_touched()), (vec![id], vec![]));
+    ledger.take_urgent();
+    ledger.call_when_spent(id, 30);
+    assert_eq!(calls.load(Ordering::Relaxed), 2);
+    ledger.call_when_spent(id, 19);
+    assert_eq!((calls.load(Ordering::Relaxed), ledger.take_urgent()), (3, vec![id]), "they were spent before");
 }
 
 fn drawn(ledger: &Ledger, id: AccountId, cost: u64, now: Time) -> Option<Decision> {

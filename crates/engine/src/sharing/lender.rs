@@ -123,7 +123,7 @@ impl Borrower {
             return (unused > 0).then(|| Wish::Return { ask: self.ask(unused) });
         }
         let chunk = self.chunk(hosts);
-        ledger.set_threshold(id, chunk / 2);
+        ledger.call_when_left(id, chunk / 2);
         let is_wanted = chunk > 1 && in_hand <= chunk / 2 && now >= self.refused_until;
         is_wanted.then(|| Wish::Borrow { id, ask: self.ask(chunk - in_hand) })
     }

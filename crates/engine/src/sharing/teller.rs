@@ -119,7 +119,7 @@ impl Teller {
             let account = &known.account;
             engine.bring_into_line(*id, account, *missing, now);
             let left = (account.limit.most() as f64 - missing).max(0.0);
-            engine.ledger().set_threshold(*id, may_hide(account, left, engine.ledger().hosts()));
+            engine.ledger().call_when_spent(*id, may_hide(account, left, engine.ledger().hosts()));
             known.is_far = left > account.limit.most() as f64 / 2.0;
             known.told_at = now;
         }

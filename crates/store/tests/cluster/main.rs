@@ -11,3 +11,4 @@ mod deciding;
 mod failing;
 mod moving;
 mod nodes;
+mod together;
