@@ -20,6 +20,12 @@ use tollgate::{Limit, Request, Time, Value, Verdict};
 /// What came of a command: its replies are written, or there is a fault to be.
 type Done = Result<(), Fault>;
 
+/// Whether others should not have to wait for a command: it looks at all rules.
+pub fn takes_long(arguments: &Arguments<'_>) -> bool {
+    let long: [&[u8]; 2] = [b"STATS", b"EXPLAIN"];
+    arguments.first().is_some_and(|name| long.iter().any(|long| name.eq_ignore_ascii_case(long)))
+}
+
 /// Answers one command.
 pub fn run(state: &State, session: &mut Session, arguments: &Arguments<'_>, now: Time, replies: &mut Replies) {
     let Some((name, arguments)) = arguments.split_first() else { return };
