@@ -323,6 +323,14 @@ impl Ledger {
         }
     }
 
+    /// Forgets what was spent of a bucket and nobody was told, what is in hand, and that there was no more.
+    pub fn forget(&self, bucket: (u64, u64)) {
+        let Some((id, slot)) = self.find(bucket).and_then(|id| Some((id, self.slot(id)?))) else { return };
+        let _ = slot.tokens.empty(id.era);
+        slot.owed.store(0, Ordering::Relaxed);
+        slot.refused_until.store(0, Ordering::Relaxed);
+    }
+
     fn call(&self, index: u32) {
         if self.urgent.set(index)
             && let Some(bell) = self.bell.get()

@@ -69,9 +69,13 @@
 //!   does fits in everywhere. Where nobody looks at the body, as in answer to a `HEAD`, there is a status of 429 with
 //!   `connection: close`.
 //!
+//! A limit that is kept in a store is asked there first, which holds the request for no longer than the store's budget.
+//!
 //! How long the inner service took until it answered, and whether it failed, is
 //! [reported](crate::Event::Answered) to the engine.
 
+#[cfg(feature = "redis")]
+mod asking;
 mod body;
 mod future;
 mod identity;
@@ -81,6 +85,8 @@ pub use body::{Dropped, ResponseBody};
 pub use future::ResponseFuture;
 pub use identity::{Attributes, PeerAddress};
 
+#[cfg(feature = "redis")]
+use crate::engine::Step;
 use crate::engine::{Action, Booking, Verdict};
 use crate::gate::Tollgate;
 use future::Place;
@@ -167,7 +173,13 @@ where
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B, R> {
         let gate = &self.gate;
         let now = gate.tollgate.clock().now();
-        let verdict = gate.check(&request, now);
+        let verdict = match gate.check(&request, now) {
+            Decided::Now(verdict) => verdict,
+            #[cfg(feature = "redis")]
+            Decided::Later(asking) => {
+                return ResponseFuture::asking(Arc::clone(gate), asking, self.inner.clone(), request);
+            }
+        };
         match verdict.action() {
             Action::Allow => {
                 let headers = headers(&verdict, now);
@@ -193,15 +205,35 @@ struct Gate {
     peer: Arc<FindPeer>,
 }
 
+/// What is known of a request when it has come.
+#[cfg_attr(
+    feature = "redis",
+    expect(clippy::large_enum_variant, reason = "nearly all are decided, and nobody keeps one")
+)]
+enum Decided {
+    Now(Verdict),
+    /// The store has to be asked.
+    #[cfg(feature = "redis")]
+    Later(asking::Asking),
+}
+
 impl Gate {
-    fn check<B>(&self, request: &Request<B>, now: Time) -> Verdict {
+    fn check<B>(&self, request: &Request<B>, now: Time) -> Decided {
         let rules = self.tollgate.engine().in_force();
         let given = request.extensions().get::<Attributes>();
         let found = rules.namespace(&self.namespace).map(|rules| identity::find(request, given, rules, &*self.peer));
         let found = found.unwrap_or_default();
         let attributes = identity::values(&found);
         let cost = given.map_or(1, Attributes::cost);
-        rules.check(&crate::Request::new(&self.namespace, &attributes).with_cost(cost), now)
+        let request = crate::Request::new(&self.namespace, &attributes).with_cost(cost);
+        #[cfg(feature = "redis")]
+        if let Some(sharing) = self.tollgate.sharing() {
+            return match rules.begin(&request, now) {
+                Step::Done(verdict) => Decided::Now(verdict),
+                Step::Ask(pending) => Decided::Later(self.ask(sharing, pending, &request, now)),
+            };
+        }
+        Decided::Now(rules.check(&request, now))
     }
 
     fn give_back(&self, booking: Booking) {

@@ -53,6 +53,7 @@
 mod call;
 mod config;
 mod connection;
+mod forget;
 mod keeper;
 mod key;
 mod refund;

@@ -1,6 +1,6 @@
 use super::deciding::Taking;
 use super::rules::Rules;
-use super::{Engine, Verdict};
+use super::{Engine, Step, Verdict};
 use arc_swap::Guard;
 use std::fmt;
 use std::sync::Arc;
@@ -37,11 +37,22 @@ impl InForce<'_> {
         self.rules.compiled.namespace(name)
     }
 
+    /// All of them.
+    pub fn namespaces(&self) -> &[CompiledNamespace] {
+        self.rules.compiled.namespaces()
+    }
+
     /// Decides as [`Engine::check`] does.
     pub fn check(&self, request: &Request<'_>, now: Time) -> Verdict {
         let mut verdict = Verdict::open(Guard::from_inner(Arc::clone(&self.rules)));
         self.engine.decide(&mut verdict, std::slice::from_ref(request), Taking::Pay, now);
         verdict
+    }
+
+    /// Decides as far as possible here, as [`Engine::begin`] does.
+    pub fn begin(&self, request: &Request<'_>, now: Time) -> Step {
+        let rules = Guard::from_inner(Arc::clone(&self.rules));
+        self.engine.begin_by(rules, std::slice::from_ref(request), Taking::Pay, now)
     }
 }
 

@@ -163,6 +163,18 @@ impl Plan {
         }
     }
 
+    /// Whether somebody has to be asked before anything can be taken.
+    #[cold]
+    pub(super) fn has_to_ask(&self, books: &Books, now: Time) -> bool {
+        self.checks.iter().any(|check| match (check.shared, local(&self.rules, check)) {
+            (Shared::StoreExact, limit) => limit.is_some(),
+            (Shared::StoreLease, Some((limit, _))) => {
+                in_hand(check, bucket(limit, check), books, (Doing::Look, now)) == Hand::Empty
+            }
+            _ => false,
+        })
+    }
+
     /// Whether nothing is in hand, so that somebody has to be asked.
     fn open_account(&self, check: &Checked, books: &Books, parts: &[Request<'_>], now: Time) -> bool {
         let Some((limit, _)) = local(&self.rules, check) else { return false };

@@ -1,6 +1,10 @@
+#[cfg(feature = "redis")]
+use super::asking::Asking;
 use super::{Gate, Headers, ResponseBody, refusal};
 use crate::clock::Timer;
 use crate::engine::Booking;
+#[cfg(feature = "redis")]
+use crate::engine::{Action, Verdict};
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use std::fmt;
@@ -28,11 +32,29 @@ pin_project! {
     enum State<S, F, B, R> {
         /// The inner service is not asked.
         Refused { response: Option<Response<ResponseBody<R>>> },
-        /// It will be, once it is the request's turn.
-        Held { held: Option<Held<S, B>> },
+        /// It will be, or may be, once something has happened.
+        Waiting { waiting: Option<Waiting<S, B>> },
         /// It has been.
         Answering { gate: Arc<Gate>, headers: Headers, started: Time, #[pin] future: F },
     }
+}
+
+/// A request that waits.
+enum Waiting<S, B> {
+    Held(Held<S, B>),
+    #[cfg(feature = "redis")]
+    Asked(Asked<S, B>),
+}
+
+/// A request that only a store can decide about.
+#[cfg(feature = "redis")]
+struct Asked<S, B> {
+    asking: Asking,
+    verdict: Option<Box<Verdict>>,
+    gate: Arc<Gate>,
+    /// Not ready yet, as of those that wait for their turn.
+    inner: S,
+    request: Request<B>,
 }
 
 /// A request that waits for its turn.
@@ -54,8 +76,14 @@ where
     }
 
     pub(super) fn held(place: Place, until: Time, inner: S, request: Request<B>, headers: Headers) -> Self {
-        let timer = Timer::new(place.gate.tollgate.clock().clone(), until);
-        ResponseFuture { state: State::Held { held: Some(Held { timer, place, inner, request, headers }) } }
+        let held = Held::new(place, until, inner, request, headers);
+        ResponseFuture { state: State::Waiting { waiting: Some(Waiting::Held(held)) } }
+    }
+
+    #[cfg(feature = "redis")]
+    pub(super) fn asking(gate: Arc<Gate>, asking: Asking, inner: S, request: Request<B>) -> Self {
+        let asked = Asked { asking, verdict: None, gate, inner, request };
+        ResponseFuture { state: State::Waiting { waiting: Some(Waiting::Asked(asked)) } }
     }
 
     pub(super) fn answering(gate: Arc<Gate>, started: Time, future: S::Future, headers: Headers) -> Self {
@@ -75,12 +103,10 @@ where
         loop {
             match state.as_mut().project() {
                 Projection::Refused { response } => return Poll::Ready(Ok(response.take().expect("polled once"))),
-                Projection::Held { held } => {
-                    ready!(held.as_mut().expect("polled until it is done").poll(context))?;
-                    let Held { place, mut inner, request, headers, .. } = held.take().expect("it was there");
-                    let gate = place.leave();
-                    let started = gate.tollgate.clock().now();
-                    state.set(State::Answering { future: inner.call(request), gate, headers, started });
+                Projection::Waiting { waiting } => {
+                    ready!(waiting.as_mut().expect("polled until it is done").poll(context))?;
+                    let next = waiting.take().expect("it was there").go_on();
+                    state.set(next);
                 }
                 Projection::Answering { gate, headers, started, future } => {
                     let answer = ready!(future.poll(context));
@@ -92,14 +118,63 @@ where
     }
 }
 
-impl<S, B> Held<S, B>
+impl<S, B> Waiting<S, B>
 where
     S: Service<Request<B>>,
 {
-    /// Until the request may go to the inner service.
+    /// Until what is waited for has happened.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        ready!(Pin::new(&mut self.timer).poll(context));
-        self.inner.poll_ready(context)
+        match self {
+            Waiting::Held(held) => {
+                ready!(Pin::new(&mut held.timer).poll(context));
+                held.inner.poll_ready(context)
+            }
+            #[cfg(feature = "redis")]
+            Waiting::Asked(asked) => {
+                asked.verdict = Some(Box::new(ready!(asked.asking.as_mut().poll(context))));
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+
+    /// What comes next.
+    fn go_on<R>(self) -> State<S, S::Future, B, R> {
+        match self {
+            Waiting::Held(Held { place, mut inner, request, headers, .. }) => {
+                let gate = place.leave();
+                let started = gate.tollgate.clock().now();
+                State::Answering { future: inner.call(request), gate, headers, started }
+            }
+            #[cfg(feature = "redis")]
+            Waiting::Asked(asked) => asked.go_on(),
+        }
+    }
+}
+
+impl<S, B> Held<S, B> {
+    fn new(place: Place, until: Time, inner: S, request: Request<B>, headers: Headers) -> Held<S, B> {
+        Held { timer: Timer::new(place.gate.tollgate.clock().clone(), until), place, inner, request, headers }
+    }
+}
+
+#[cfg(feature = "redis")]
+impl<S, B> Asked<S, B> {
+    /// Does what the verdict says. Even who need not wait for a turn waits until the inner service is ready.
+    #[expect(clippy::expect_used, reason = "it is asked only once there is a verdict")]
+    fn go_on<F, R>(self) -> State<S, F, B, R> {
+        let Asked { gate, inner, request, verdict, .. } = self;
+        let (verdict, now) = (verdict.expect("the store was heard"), gate.tollgate.clock().now());
+        let response = match verdict.action() {
+            Action::Refuse(status) => refusal::refuse(&request, status, &verdict, now),
+            Action::Drop => refusal::drop(&request),
+            Action::Allow | Action::Wait(_) => {
+                let (headers, until) = (super::headers(&verdict, now), now + verdict.wait());
+                let place = Place::new(gate, verdict.into_booking());
+                let held = Held::new(place, until, inner, request, headers);
+                return State::Waiting { waiting: Some(Waiting::Held(held)) };
+            }
+        };
+        State::Refused { response: Some(response) }
     }
 }
 
@@ -145,7 +220,7 @@ where
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
             State::Refused { .. } => "Refused",
-            State::Held { .. } => "Held",
+            State::Waiting { .. } => "Waiting",
             State::Answering { .. } => "Answering",
         };
         f.debug_tuple("ResponseFuture").field(&format_args!("{state}")).finish()
