@@ -1,5 +1,5 @@
 //! What is said on a connection, wherever its bytes are moved: here is what one has to know to go on with it, and here
-//! commands are decided, in batches. Those that may take long are only begun by who can wait for them.
+//! commands are decided, in batches. Those that may take long, or have to wait for the store, are only begun by who can wait.
 
 use super::command::{self, Session};
 use super::decode::{Batch, Decoded, Malformed, Then, decode, decode_batch, unquote};
@@ -81,8 +81,10 @@ impl Conversation {
             answered.pause = match command {
                 _ if self.session.is_over => Pause::Over,
                 _ if self.replies.bytes().len() > MOST_UNSENT => Pause::Unsent,
-                Decoded::Command(arguments, _) if !command::takes_long(arguments) => {
-                    command::run(state, &mut self.session, arguments, now, &mut self.replies);
+                Decoded::Command(arguments, _)
+                    if !command::takes_long(arguments)
+                        && command::run(state, &mut self.session, arguments, now, &mut self.replies) =>
+                {
                     answered.taken += command.taken();
                     answered.commands += 1;
                     continue;
@@ -100,23 +102,23 @@ impl Conversation {
     }
 
     /// Answers the one command at the beginning of `bytes`, however long it takes.
-    pub(super) fn answer_long(&mut self, bytes: &[u8], state: &State, now: Time) -> Answered {
-        match self.run(bytes, state, now) {
+    pub(super) async fn answer_long(&mut self, bytes: &[u8], state: &State, now: Time) -> Answered {
+        match self.run(bytes, state, now).await {
             Ok(taken) => Answered { taken, commands: 1, pause: Pause::Unsent },
             Err(malformed) => Answered { taken: 0, commands: 0, pause: Pause::Broken(malformed) },
         }
     }
 
-    fn run(&mut self, bytes: &[u8], state: &State, now: Time) -> Result<usize, Malformed> {
+    async fn run(&mut self, bytes: &[u8], state: &State, now: Time) -> Result<usize, Malformed> {
         let command = decode(bytes)?;
         match &command {
             Decoded::Command(arguments, _) => {
-                command::run(state, &mut self.session, arguments, now, &mut self.replies);
+                command::run_long(state, &mut self.session, arguments, now, &mut self.replies).await;
             }
             Decoded::Typed(line, _) => {
                 let words = unquote(line)?;
                 let arguments = words.iter().map(Vec::as_slice).collect();
-                command::run(state, &mut self.session, &arguments, now, &mut self.replies);
+                command::run_long(state, &mut self.session, &arguments, now, &mut self.replies).await;
             }
             Decoded::Incomplete => {}
         }
@@ -143,6 +145,7 @@ fn prefetch(command: &Decoded<'_>, state: &State) {
 mod tests {
     use super::*;
     use crate::access::Access;
+    use crate::state::at_once;
     use tollgate::{RuleSet, Tollgate};
 
     #[test]
@@ -154,7 +157,7 @@ mod tests {
         let mut pauses = Vec::new();
         while pauses.last() != Some(&Pause::Incomplete) {
             let answered = match pauses.last() {
-                Some(Pause::Long) => conversation.answer_long(rest, &state, now),
+                Some(Pause::Long) => at_once(conversation.answer_long(rest, &state, now)).unwrap(),
                 _ => conversation.answer(rest, &state, now),
             };
             rest = rest.get(answered.taken..).unwrap_or_default();

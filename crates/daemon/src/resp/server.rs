@@ -118,7 +118,7 @@ impl RespServer {
             let answered = if all.pause == Pause::Long {
                 // Whoever has many of those does not keep others waiting.
                 yield_now().await;
-                conversation.answer_long(rest, &self.state, now)
+                conversation.answer_long(rest, &self.state, now).await
             } else {
                 conversation.answer(rest, &self.state, now)
             };
