@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tollgate_bench::report::{Row, Section, all_reached, processor, progress};
 use tollgate_bench::server::process::{Server, free_address};
+use tollgate_bench::store::host::{Host, Load, measure_host};
 use tollgate_bench::store::limiter::Limiter;
 use tollgate_bench::store::load::{Cost, fill, measure};
 
@@ -26,11 +27,15 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let bench = Bench::start();
-    let sections = [bench.exact(&MANY), bench.exact(&ONE)];
+    let sections = [bench.exact(&MANY), bench.exact(&ONE), bench.local()];
     write_docs(&sections);
     let reached = all_reached(&sections);
     ExitCode::from(u8::from(check && !reached))
 }
+
+/// What a decision of a host by itself may cost, by what one costs that nobody else hears of, and how often it may ask.
+const BY_ITSELF: f64 = 2.0;
+const CALLS: f64 = 0.05;
 
 /// How many clients there are.
 struct Crowd {
@@ -115,6 +120,41 @@ impl Bench {
         section
     }
 
+    /// One busy client, about whom the host decides by itself.
+    fn local(&self) -> Section {
+        let about = "One busy client, as many decisions as one task can make, none of which is refused. All threads of the host are \
+                     counted, and so is whoever talks to the store in the background.";
+        let columns = &["host", "of local", "store", "calls each"];
+        let mut section = Section::new("store and store-lease, one busy client", about, columns);
+        let modes = ["local", "store", "store-lease"];
+        let hosts = modes.map(|shared| self.runtime.block_on(Host::start(self.address, shared)));
+        let mut rounds = vec![Vec::new(); modes.len()];
+        for _ in 0..ROUNDS {
+            for (rounds, host) in rounds.iter_mut().zip(&hosts) {
+                rounds.push(measure_host(self.runtime.handle(), host, &self.server, SAMPLE));
+            }
+        }
+        let loads: Vec<Load> = rounds.into_iter().map(median_of).collect();
+        let alone = loads.first().map_or(0.0, |load| load.cost.client);
+        for (shared, load) in modes.into_iter().zip(&loads) {
+            let ratio = load.cost.client / alone;
+            let is_shared = shared != "local";
+            let nanos = |micros: f64| format!("{:.0} ns", micros * 1e3);
+            section.push(Row {
+                work: shared.to_owned(),
+                cells: vec![
+                    nanos(load.cost.client),
+                    format!("{ratio:.2}x"),
+                    nanos(load.cost.store),
+                    format!("{:.5}", load.calls),
+                ],
+                target: if is_shared { format!("at most {BY_ITSELF}x and {CALLS}") } else { String::new() },
+                reached: is_shared.then_some(ratio <= BY_ITSELF && load.calls <= CALLS),
+            });
+        }
+        section
+    }
+
     /// Lets them take turns, and returns of each the round with the median of processor time.
     fn compare(&self, limiters: &[Arc<Limiter>], clients: u64) -> Vec<Cost> {
         for limiter in limiters {
@@ -129,6 +169,11 @@ impl Bench {
         }
         rounds.into_iter().map(median).collect()
     }
+}
+
+fn median_of(mut rounds: Vec<Load>) -> Load {
+    rounds.sort_by(|one, other| one.cost.client.total_cmp(&other.cost.client));
+    rounds.swap_remove(rounds.len() / 2)
 }
 
 fn median(mut rounds: Vec<Cost>) -> Cost {

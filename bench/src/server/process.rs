@@ -54,6 +54,11 @@ pub fn own_processor_time() -> Vec<(String, u64)> {
     threads_time("self")
 }
 
+/// Of all threads together.
+pub fn total(threads: &[(String, u64)]) -> u64 {
+    threads.iter().map(|(_, nanos)| nanos).sum()
+}
+
 fn threads_time(process: &str) -> Vec<(String, u64)> {
     let tasks = fs::read_dir(format!("/proc/{process}/task"));
     let tasks = tasks.into_iter().flatten().flatten();

@@ -2,7 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads clocks")]
 
 use super::limiter::Limiter;
-use crate::server::process::{Server, own_processor_time};
+use crate::server::process::{Server, own_processor_time, total};
 use crate::workload::{KeyBuffer, Random};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -68,10 +68,6 @@ pub fn measure(runtime: &Handle, limiter: &Arc<Limiter>, server: &Server, client
         store: micros(before.0, total(&server.processor_time())),
         client: micros(before.1, total(&own_processor_time())),
     }
-}
-
-fn total(threads: &[(String, u64)]) -> u64 {
-    threads.iter().map(|(_, nanos)| nanos).sum()
 }
 
 fn wait_for(runtime: &Handle, tasks: Vec<tokio::task::JoinHandle<()>>) {

@@ -1,13 +1,17 @@
 use crate::clock::Clock;
+#[cfg(feature = "tower")]
+use crate::engine::{Answer, Question};
 use crate::engine::{Engine, EngineBuilder, Event, Explanation, Hold, Verdict};
 use crate::files::{self, LoadError, Look};
 #[cfg(feature = "redis")]
-use crate::sharing::Sharing;
+use crate::sharing::{self, Sharing};
 use crate::watch::Watch;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tollgate_limit::Capacity;
+#[cfg(feature = "tower")]
+use tollgate_limit::Time;
 use tollgate_rules::model::NoMatch;
 use tollgate_rules::{Mistakes, Request, RuleSet, Source};
 
@@ -46,6 +50,10 @@ pub struct Tollgate {
     #[cfg(feature = "redis")]
     sharing: Option<Sharing>,
 }
+
+/// An answer to come from whoever keeps limits elsewhere.
+#[cfg(feature = "tower")]
+pub(crate) type Asking = std::pin::Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 /// Where rules are, and what the files looked like when they were last read.
 #[derive(Debug)]
@@ -186,6 +194,27 @@ impl Tollgate {
     #[cfg(feature = "redis")]
     pub fn sharing(&self) -> Option<&Sharing> {
         self.sharing.as_ref()
+    }
+
+    /// Whether there is anybody to ask about limits that are kept elsewhere.
+    #[cfg(feature = "tower")]
+    pub(crate) fn can_ask(&self) -> bool {
+        #[cfg(feature = "redis")]
+        return self.sharing.is_some();
+        #[cfg(not(feature = "redis"))]
+        false
+    }
+
+    /// Brings the answer to what [`Engine::begin`] wants to know.
+    #[cfg(feature = "tower")]
+    pub(crate) fn ask(&self, questions: &[Question], now: Time) -> Asking {
+        #[cfg(feature = "redis")]
+        if let Some(sharing) = &self.sharing {
+            let (store, questions) = (sharing.store().clone(), questions.to_vec());
+            return Box::pin(async move { sharing::ask(&store, &questions, now).await });
+        }
+        let _ = (questions, now);
+        Box::pin(std::future::ready(Answer::Failed))
     }
 
     /// What [`check`](Self::check) would say. Takes nothing.

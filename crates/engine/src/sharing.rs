@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tollgate_limit::Time;
 use tollgate_rules::Request;
 use tollgate_rules::model::Shared;
-use tollgate_store::{Ask, Config, Fingerprint, Host, Says, Store, Told, Totals};
+use tollgate_store::{Ask, Client, Config, Fingerprint, Host, Says, Store, Told, Totals};
 
 /// How often a host says that it is there.
 const BEAT: Duration = Duration::from_secs(1);
@@ -118,22 +118,33 @@ impl Engine {
 }
 
 /// Brings the answer to what [`Engine::begin`] wants to know.
-async fn ask(store: &Store, questions: &[Question], now: Time) -> Answer {
-    match store.ask(questions.iter().map(asked).collect(), now).await {
+pub(crate) async fn ask(store: &Store, questions: &[Question], now: Time) -> Answer {
+    match store.ask(asks(questions), now).await {
         Told::Decided(decisions) => Answer::Decided(decisions),
         Told::Refused { ask, decision } => Answer::Refused { question: ask, decision },
         Told::Failed => Answer::Failed,
     }
 }
 
-fn asked(question: &Question) -> Ask {
+fn asks(questions: &[Question]) -> Vec<Ask> {
+    let mut last: Option<(&[u8], Client)> = None;
+    let asks = questions.iter().map(|question| {
+        // Mostly all questions are about one client.
+        let known = last.filter(|(client, _)| *client == question.client);
+        let (_, client) = *last.insert(known.unwrap_or_else(|| (&question.client, Client::new(&question.client))));
+        asked(question, client)
+    });
+    asks.collect()
+}
+
+fn asked(question: &Question, client: Client) -> Ask {
     let says = match (question.is_shadow, question.is_quota_mode) {
         (true, _) => Says::Shadow,
         (false, true) => Says::Quota,
         (false, false) => Says::Refuse,
     };
     let Question { limit, cost, max_wait, .. } = *question;
-    Ask { key: Fingerprint::new(question.limit_id, &question.client), limit, cost, max_wait, says }
+    Ask { key: client.at(question.limit_id), limit, cost, max_wait, says }
 }
 
 /// By how much the store's clock is ahead of this host's; the one that is behind is below zero.

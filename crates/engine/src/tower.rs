@@ -61,6 +61,8 @@
 //!   leaves meanwhile, so that the server drops the future, its tokens are given back, unless somebody behind it has
 //!   been told a time already: those keep it, and nobody is to come together with them. Headers tell the state at
 //!   the time of the decision.
+//! - *Asked about*: limits that hosts share in a store, with the feature `redis`, are waited for as long as the store's
+//!   budget allows, and then one of the above or below happens.
 //! - *Refused*: the answer has the rule's status, the headers and a body of [problem details](crate::problem). If the
 //!   request was one of gRPC, the answer is one, too: `RESOURCE_EXHAUSTED`, or `UNAVAILABLE` in place of a 503.
 //! - *Dropped*: the answer has a body that fails with [`Dropped`] before its first byte. Hyper, and so axum and tonic,
@@ -69,13 +71,9 @@
 //!   does fits in everywhere. Where nobody looks at the body, as in answer to a `HEAD`, there is a status of 429 with
 //!   `connection: close`.
 //!
-//! A limit that is kept in a store is asked there first, which holds the request for no longer than the store's budget.
-//!
 //! How long the inner service took until it answered, and whether it failed, is
 //! [reported](crate::Event::Answered) to the engine.
 
-#[cfg(feature = "redis")]
-mod asking;
 mod body;
 mod future;
 mod identity;
@@ -85,9 +83,7 @@ pub use body::{Dropped, ResponseBody};
 pub use future::ResponseFuture;
 pub use identity::{Attributes, PeerAddress};
 
-#[cfg(feature = "redis")]
-use crate::engine::Step;
-use crate::engine::{Action, Booking, Verdict};
+use crate::engine::{Action, Answer, Booking, InForce, Pending, Step, Verdict};
 use crate::gate::Tollgate;
 use future::Place;
 use http::{Extensions, HeaderName, HeaderValue, Request, Response};
@@ -173,11 +169,11 @@ where
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B, R> {
         let gate = &self.gate;
         let now = gate.tollgate.clock().now();
-        let verdict = match gate.check(&request, now) {
-            Decided::Now(verdict) => verdict,
-            #[cfg(feature = "redis")]
-            Decided::Later(asking) => {
-                return ResponseFuture::asking(Arc::clone(gate), asking, self.inner.clone(), request);
+        let verdict = match gate.begin(&request, now) {
+            Step::Done(verdict) => verdict,
+            // As long as it is not known, the inner service that is ready stays here for somebody else.
+            Step::Ask(pending) => {
+                return ResponseFuture::asking(Arc::clone(gate), pending, self.inner.clone(), request, now);
             }
         };
         match verdict.action() {
@@ -205,35 +201,27 @@ struct Gate {
     peer: Arc<FindPeer>,
 }
 
-/// What is known of a request when it has come.
-#[cfg_attr(
-    feature = "redis",
-    expect(clippy::large_enum_variant, reason = "nearly all are decided, and nobody keeps one")
-)]
-enum Decided {
-    Now(Verdict),
-    /// The store has to be asked.
-    #[cfg(feature = "redis")]
-    Later(asking::Asking),
-}
-
 impl Gate {
-    fn check<B>(&self, request: &Request<B>, now: Time) -> Decided {
+    fn begin<B>(&self, request: &Request<B>, now: Time) -> Step {
+        self.asked(request, |rules, asked| match self.tollgate.can_ask() {
+            true => rules.begin(asked, now),
+            false => Step::Done(rules.check(asked, now)),
+        })
+    }
+
+    fn finish<B>(&self, pending: Pending, request: &Request<B>, answer: &Answer, now: Time) -> Verdict {
+        self.asked(request, |_, asked| self.tollgate.engine().finish(pending, asked, answer, now))
+    }
+
+    /// Asks by what the rules want to know about a request.
+    fn asked<B, R>(&self, request: &Request<B>, ask: impl FnOnce(&InForce<'_>, &crate::Request<'_>) -> R) -> R {
         let rules = self.tollgate.engine().in_force();
         let given = request.extensions().get::<Attributes>();
         let found = rules.namespace(&self.namespace).map(|rules| identity::find(request, given, rules, &*self.peer));
         let found = found.unwrap_or_default();
         let attributes = identity::values(&found);
         let cost = given.map_or(1, Attributes::cost);
-        let request = crate::Request::new(&self.namespace, &attributes).with_cost(cost);
-        #[cfg(feature = "redis")]
-        if let Some(sharing) = self.tollgate.sharing() {
-            return match rules.begin(&request, now) {
-                Step::Done(verdict) => Decided::Now(verdict),
-                Step::Ask(pending) => Decided::Later(self.ask(sharing, pending, &request, now)),
-            };
-        }
-        Decided::Now(rules.check(&request, now))
+        ask(&rules, &crate::Request::new(&self.namespace, &attributes).with_cost(cost))
     }
 
     fn give_back(&self, booking: Booking) {

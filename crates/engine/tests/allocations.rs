@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
+use tollgate::ledger::Loan;
 use tollgate::{
     Calendar, CalendarUnit, Change, Clock, Engine, KeyedRateLimiter, Limit, Op, Quota, RateLimiter, Request, RuleSet,
     Source, Time, identity,
@@ -214,6 +215,30 @@ fn n7_deciding_by_ten_thousand_rules_and_four_limits_allocates_nothing() {
     assert_eq!(allocations(|| (0..20).for_each(|_| assert!(decide().0))), 0, "allowing");
     let _ = engine.peek(&request, Time::ZERO);
     assert_eq!(allocations(|| drop(engine.peek(&request, Time::ZERO))), 0, "peeking");
+}
+
+#[test]
+fn n7_deciding_about_limits_that_hosts_share_allocates_nothing_once_the_client_is_known() {
+    let rules = "
+namespace: n
+rules:
+  - { name: told, key: [user], limits: [5 per second], shared: store }
+  - { name: lent, key: [user], limits: [1000 per second], shared: store-lease }
+";
+    let rules = RuleSet::parse(&[Source::new("rules", rules)]).unwrap();
+    let engine = Engine::builder().accounts(64).build(rules, Time::ZERO);
+    engine.ledger().set_cut_off(false);
+    let attributes = [("user", "alice".into())];
+    let decide = || engine.check(&Request::new("n", &attributes), Time::ZERO).is_allowed();
+    assert!(decide());
+    let until = Time::ZERO + Duration::from_secs(1);
+    for id in engine.ledger().take_touched() {
+        engine.ledger().lend(id, Loan { tokens: 1_000, until, left: 0, full_at: until }, Time::ZERO);
+    }
+    let _ = (0..10).map(|_| decide()).collect::<Vec<_>>();
+    engine.reset(&Request::new("n", &attributes), Time::ZERO);
+    assert_eq!(allocations(|| assert!((0..5).all(|_| decide()))), 0, "allowing");
+    assert_eq!(allocations(|| assert!((0..5).all(|_| !decide()))), 0, "refusing");
 }
 
 #[test]

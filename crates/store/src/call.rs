@@ -67,16 +67,39 @@ impl Call {
     /// microseconds or there are more than 2^52 tokens in them; or if two have the same key, since all are looked at
     /// before any is taken.
     pub fn new(asks: Vec<Ask>) -> Option<Call> {
+        Call::saying(asks, |says| says)
+    }
+
+    /// Asks a part of a request's limits. What other parts have to say decides about quotas, too, so that each of them is
+    /// taken if it has room, and only told about.
+    pub(crate) fn part(asks: Vec<Ask>) -> Option<Call> {
+        Call::saying(asks, |says| if says == Says::Quota { Says::Shadow } else { says })
+    }
+
+    fn saying(asks: Vec<Ask>, says: impl Fn(Says) -> Says) -> Option<Call> {
         let is_twice = |(index, ask): (usize, &Ask)| asks.iter().take(index).any(|other| other.key == ask.key);
         if asks.iter().enumerate().any(is_twice) {
             return None;
         }
+        let terms = asks.iter().map(|ask| Some((says(ask.says), ask.limit.terms(ask.cost, ask.max_wait)?)));
+        let terms: Vec<(Says, Terms)> = terms.collect::<Option<_>>()?;
+        let is_plain = terms.iter().all(|(says, terms)| *says == Says::Refuse && kind(terms) == "b");
         let mut arguments = Arguments::default();
-        for ask in &asks {
-            arguments.add(ask.says, &ask.limit.terms(ask.cost, ask.max_wait)?);
+        for (says, terms) in &terms {
+            if !is_plain {
+                arguments.head(*says, terms);
+            }
+            arguments.add(terms);
         }
-        let Arguments { words, has_others } = arguments;
-        Some(Call { asks, arguments: words, is_plain: !has_others })
+        Some(Call { asks, arguments: arguments.words, is_plain })
+    }
+
+    /// For a script that is told something before it is told about limits, of every kind.
+    pub(crate) fn after(word: String, asks: Vec<Ask>) -> Option<Call> {
+        // Those that only tell have a script that knows every kind.
+        let call = Call::saying(asks, |_| Says::Shadow)?;
+        let arguments = std::iter::once(word).chain(call.arguments).collect();
+        Some(Call { arguments, ..call })
     }
 
     /// What is asked.
@@ -96,11 +119,7 @@ impl Call {
 
     /// Writes the command.
     pub(crate) fn write(&self, out: &mut Vec<u8>, prefix: &str, form: Form) {
-        self.write_for(self.script(), out, prefix, form);
-    }
-
-    /// The same for another script that is told as much.
-    pub(crate) fn write_for(&self, script: &Script, out: &mut Vec<u8>, prefix: &str, form: Form) {
+        let script = self.script();
         let mut command = Command::new(out, 3 + self.asks.len() + self.arguments.len());
         match form {
             Form::Digest => command.word("EVALSHA").word(script.digest()),
@@ -120,23 +139,46 @@ impl Call {
     /// # Errors
     /// The reply is none of the script's.
     pub fn read(&self, reply: &Reply) -> Result<Vec<Decision>, Unreadable> {
+        let answer = self.answer(reply)?;
+        Ok(answer.decisions(&self.asks, answer.passes))
+    }
+
+    /// The same, before anything is made of it.
+    pub(crate) fn answer(&self, reply: &Reply) -> Result<Answer, Unreadable> {
         let Reply::Array(elements) = reply else { return Err(Unreadable) };
         let Some(([seconds, micros, passes], answers)) = elements.split_first_chunk() else { return Err(Unreadable) };
-        let now = read_time(seconds, micros)?;
-        let passes = number(passes)? == 1;
+        let (now, passes) = (read_time(seconds, micros)?, number(passes)? == 1);
         if answers.len() != 2 * self.asks.len() {
             return Err(Unreadable);
         }
-        let answers = self.asks.iter().zip(answers.chunks_exact(2));
-        answers
-            .map(|(ask, answer)| {
-                let [fits, kept] = answer else { return Err(Unreadable) };
-                let fits = number(fits)? == 1;
-                let kept = read_kept(ask, kept)?;
-                let asked = Asked { cost: ask.cost, max_wait: ask.max_wait, fits, is_taken: fits && passes };
-                Ok(ask.limit.decide_kept(kept, asked, now))
-            })
-            .collect()
+        let states = self.asks.iter().zip(answers.chunks_exact(2)).map(|(ask, answer)| {
+            let [fits, kept] = answer else { return Err(Unreadable) };
+            Ok((number(fits)? == 1, read_kept(ask, kept)?))
+        });
+        Ok(Answer { now, passes, states: states.collect::<Result<_, _>>()? })
+    }
+}
+
+/// What a script answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    /// The time there.
+    pub(crate) now: Time,
+    /// Whether all that fits was taken.
+    pub(crate) passes: bool,
+    /// For every limit whether the request fits, and what was kept.
+    pub(crate) states: Vec<(bool, Kept)>,
+}
+
+impl Answer {
+    /// What each limit said, where what fits stays taken if the request passes.
+    pub(crate) fn decisions(&self, asks: &[Ask], passes: bool) -> Vec<Decision> {
+        let each = asks.iter().zip(&self.states);
+        each.map(|(ask, (fits, kept))| {
+            let asked = Asked { cost: ask.cost, max_wait: ask.max_wait, fits: *fits, is_taken: *fits && passes };
+            ask.limit.decide_kept(*kept, asked, self.now)
+        })
+        .collect()
     }
 }
 
@@ -185,18 +227,18 @@ pub(crate) fn read_kept(ask: &Ask, reply: &Reply) -> Result<Kept, Unreadable> {
 #[derive(Debug, Default)]
 struct Arguments {
     words: Vec<String>,
-    has_others: bool,
 }
 
 impl Arguments {
-    fn add(&mut self, says: Says, terms: &Terms) {
-        let kind = kind(terms);
-        self.has_others |= kind != "b";
-        self.word(kind).word(match says {
+    fn head(&mut self, says: Says, terms: &Terms) {
+        self.word(kind(terms)).word(match says {
             Says::Refuse => "r",
             Says::Quota => "q",
             Says::Shadow => "s",
         });
+    }
+
+    fn add(&mut self, terms: &Terms) {
         match terms {
             Terms::Bucket(terms) => match terms.clock {
                 UnitClock::Micros => self.bucket(terms),

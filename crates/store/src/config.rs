@@ -30,13 +30,14 @@ pub struct Config {
     /// How long a decision waits for the store before its rules do what they say for failures. Five times the time that
     /// a `PING` takes is generous; a store that takes longer than this to answer counts as down.
     pub budget: Duration,
-    /// How many connections there are. Requests share them; two go on while one of them is being replaced.
+    /// How many connections there are, in a cluster to each node. Requests share one of them; the others are there for
+    /// when it is lost. Never more than ten are made in a second, so that many nodes take a while at first.
     pub connections: usize,
     /// How long making a connection may take. A store that comes back is found within this and the longest pause
     /// between two attempts, which is 600 ms.
     pub connect_timeout: Duration,
-    /// How many requests wait for a store that has been silent for a third of the budget. All others are decided
-    /// without it at once.
+    /// How many requests wait for a store that has been silent for a third of the budget, or for a node of a cluster. All
+    /// others are decided without it at once.
     pub most_waiting: usize,
     /// How often hosts that decide by themselves tell what they have spent, unless it is urgent. Far from a limit it is
     /// ten times as long.
@@ -98,6 +99,8 @@ impl Eq for Tls {}
 ///
 /// let sentinels = vec!["sentinel-1:26379".to_owned(), "sentinel-2:26379".to_owned()];
 /// let config = Config::new(Address::Sentinels { sentinels, name: "limits".to_owned() });
+///
+/// let config = Config::new(Address::Cluster(vec!["node-1:6379".to_owned(), "node-2:6379".to_owned()]));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
@@ -111,6 +114,9 @@ pub enum Address {
         /// What they call the primary.
         name: String,
     },
+    /// On the nodes of a cluster. These are some of them, by host and port, of which one that answers is enough: it knows
+    /// the others.
+    Cluster(Vec<String>),
 }
 
 impl From<&str> for Address {

@@ -4,6 +4,7 @@ use crate::call::{Ask, Call, Says};
 use crate::config::{Address, Config, Protocol};
 use crate::connection::Connection;
 use crate::key::Fingerprint;
+use crate::node::Node;
 use crate::resp::{Command, Reply, take_reply};
 use crate::script::Form;
 use crate::store::Shared;
@@ -14,7 +15,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tollgate_limit::{Limit, Quota};
 
 /// The shortest and the longest pause between two attempts. With the first there are never more than ten a second.
@@ -45,24 +47,26 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// Goes on for as long as anybody has the store.
-pub(crate) async fn keep(shared: Arc<Shared>) {
+/// Goes on for as long as anybody has the store and it has the node.
+pub(crate) async fn keep(shared: Arc<Shared>, node: Arc<Node>) {
     let mut pause = SHORTEST_PAUSE;
     loop {
-        let Some(missing) = shared.missing() else {
-            shared.lost.notified().await;
+        let Some(missing) = node.missing() else {
+            node.lost.notified().await;
             continue;
         };
-        shared.stats.connects.add();
+        shared.turn_to_connect().await;
         let longest = shared.config.connect_timeout;
-        let connected = timeout(longest, connect(&shared.config)).await;
+        let connected = timeout(longest, connect(&shared, &node)).await;
         match connected.unwrap_or(Err(Trouble::Slow(longest))) {
             Ok(stream) => {
-                shared.set(missing, Connection::new(stream, Arc::clone(&shared.lost)));
+                node.set(missing, Connection::new(stream, Arc::clone(&node.lost)));
+                shared.found.notify_waiters();
                 pause = SHORTEST_PAUSE;
             }
             Err(trouble) => {
-                shared.failed_to_connect(trouble);
+                node.failed_to_connect(trouble);
+                shared.stale();
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
         }
@@ -70,8 +74,22 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
     }
 }
 
+/// Gives turns to whoever wants to connect, in the order in which they come and never more than ten a second.
+#[derive(Debug, Default)]
+pub(crate) struct Turns(Mutex<Option<Instant>>);
+
+impl Turns {
+    pub(crate) async fn next(&self) {
+        let mut last = self.0.lock().await;
+        if let Some(last) = *last {
+            sleep_until(last + SHORTEST_PAUSE).await;
+        }
+        *last = Some(Instant::now());
+    }
+}
+
 /// Up to a third more, so that hosts that lost the store together do not come back together.
-fn jittered(pause: Duration) -> Duration {
+pub(crate) fn jittered(pause: Duration) -> Duration {
     let random = RandomState::new().hash_one(0_u8) % 1_024;
     pause + pause * u32::try_from(random).unwrap_or(0) / 3_072
 }
@@ -81,6 +99,7 @@ async fn find(config: &Config) -> Result<String, Trouble> {
     let (sentinels, name) = match &config.address {
         Address::Server(address) => return Ok(address.clone()),
         Address::Sentinels { sentinels, name } => (sentinels, name),
+        Address::Cluster(_) => return Err(Trouble::Unreachable("no node is all of a cluster".to_owned())),
     };
     let longest = config.connect_timeout / u32::try_from(sentinels.len() + 1).unwrap_or(u32::MAX);
     let mut trouble = Trouble::Unreachable("there are no sentinels to ask".to_owned());
@@ -111,15 +130,19 @@ async fn ask_sentinel(sentinel: &str, name: &str, config: &Config) -> Result<Str
     }
 }
 
-/// A stream on which we are known and on which every script was run within the budget.
-async fn connect(config: &Config) -> Result<Stream, Trouble> {
-    let address = find(config).await?;
+/// A stream on which we are known and on which every script that decides was run within the budget.
+async fn connect(shared: &Shared, node: &Arc<Node>) -> Result<Stream, Trouble> {
+    let config = &shared.config;
+    let address = match node.address() {
+        Some(address) => address.to_owned(),
+        None => find(config).await?,
+    };
     let mut stream = stream::connect(&address, config).await.map_err(unreachable)?;
     introduce(&mut stream, config).await?;
-    for call in trials() {
+    for call in trials(shared, node) {
         // The first time the store has to compile it.
-        run(&mut stream, &call, config, Form::Source).await?;
-        let took = time(&mut stream, &call, config).await?;
+        run(&mut stream, &call, shared, Form::Source).await?;
+        let took = time(&mut stream, &call, shared).await?;
         if took > config.budget {
             return Err(Trouble::Slow(took));
         }
@@ -127,14 +150,21 @@ async fn connect(config: &Config) -> Result<Stream, Trouble> {
     Ok(stream)
 }
 
+/// What somebody says to whom no connection is kept.
+pub(crate) async fn ask_once(address: &str, command: &[u8], config: &Config) -> Result<Reply, Trouble> {
+    let mut stream = stream::connect(address, config).await.map_err(unreachable)?;
+    introduce(&mut stream, config).await?;
+    exchange(&mut stream, command).await
+}
+
 /// How long a script takes: the best of a few, since each may have been held up by something else.
-async fn time(stream: &mut Stream, call: &Call, config: &Config) -> Result<Duration, Trouble> {
+async fn time(stream: &mut Stream, call: &Call, shared: &Shared) -> Result<Duration, Trouble> {
     let mut best = Duration::MAX;
     for _ in 0..TRIES {
         let start = Instant::now();
-        run(stream, call, config, Form::Digest).await?;
+        run(stream, call, shared, Form::Digest).await?;
         best = best.min(start.elapsed());
-        if best <= config.budget {
+        if best <= shared.config.budget {
             break;
         }
     }
@@ -183,21 +213,31 @@ fn auth(config: &Config) -> Option<Vec<u8>> {
     Some(command)
 }
 
-/// Questions that nobody asked, one for each script. They write, since a store that only reads is of no use.
-fn trials() -> impl Iterator<Item = Call> {
+/// Questions that nobody asked, one for each script that decides. They write, since a store that only reads is of no use.
+/// A node that keeps no slots cannot be asked any.
+fn trials(shared: &Shared, node: &Arc<Node>) -> Vec<Call> {
+    let Some(tag) = shared.tag_at(node) else { return Vec::new() };
     let quota = Quota::new(1_000, Duration::from_secs(1)).ok();
     let limits = quota.into_iter().flat_map(|quota| [Limit::token_bucket(quota), Limit::fixed_window(quota)]);
-    limits.zip(0..).filter_map(|(limit, number)| {
-        let key = Fingerprint::new(number, b"trial");
-        Call::new(vec![Ask { key, limit, cost: 0, max_wait: None, says: Says::Shadow }])
-    })
+    let calls = limits.zip(0..).filter_map(|(limit, number)| {
+        let key = Fingerprint::of_nobody(tag, number);
+        Call::new(vec![Ask { key, limit, cost: 0, max_wait: None, says: Says::Refuse }])
+    });
+    calls.collect()
 }
 
-async fn run(stream: &mut Stream, call: &Call, config: &Config, form: Form) -> Result<(), Trouble> {
+async fn run(stream: &mut Stream, call: &Call, shared: &Shared, form: Form) -> Result<(), Trouble> {
     let mut command = Vec::new();
-    call.write(&mut command, &config.prefix, form);
+    call.write(&mut command, &shared.config.prefix, form);
     let reply = exchange(stream, &command).await?;
-    call.read(&reply).map(drop).map_err(|_| Trouble::Refused(said(reply)))
+    match &reply {
+        // A node that says who else keeps a slot by now is in order.
+        Reply::Error(error) if shared.is_elsewhere(error) => {
+            shared.stale();
+            Ok(())
+        }
+        _ => call.read(&reply).map(drop).map_err(|_| Trouble::Refused(said(reply))),
+    }
 }
 
 async fn exchange(stream: &mut Stream, command: &[u8]) -> Result<Reply, Trouble> {

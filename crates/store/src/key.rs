@@ -28,11 +28,46 @@ pub struct Fingerprint {
     state: u128,
 }
 
+/// A client, by a hash of its encoded key. Nobody finds two with the same one.
+///
+/// ```
+/// use tollgate_store::{Client, Fingerprint};
+///
+/// assert_eq!(Client::new(b"alice").at(7), Fingerprint::new(7, b"alice"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Client {
+    tag: u128,
+    rest: u128,
+}
+
+impl Client {
+    /// That of a client, by its encoded key.
+    pub fn new(client: &[u8]) -> Client {
+        let digest = Sha256::digest(client);
+        let (tag, rest) = digest.split_at(16);
+        Client { tag: bits(tag), rest: bits(rest) }
+    }
+
+    /// Its state at a limit. What nobody can choose is in the client's hash, so that the limit need only be mixed in.
+    pub fn at(&self, limit_id: u64) -> Fingerprint {
+        let limit = u128::from(mix(limit_id)) << 64 | u128::from(mix(!limit_id));
+        Fingerprint { client: self.tag, state: self.rest ^ limit }
+    }
+}
+
+/// The step of SplitMix64, by which small differences become large ones.
+fn mix(word: u64) -> u64 {
+    let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
 impl Fingerprint {
     /// That of a client, by its encoded key, at a limit.
     pub fn new(limit_id: u64, client: &[u8]) -> Fingerprint {
-        let whole = half(&Sha256::new().chain_update(limit_id.to_be_bytes()).chain_update(client));
-        Fingerprint { client: half(&Sha256::new_with_prefix(client)), state: whole }
+        Client::new(client).at(limit_id)
     }
 
     /// The name of the key. What is in braces says where in a cluster it is kept: the states of a client together, and
@@ -53,7 +88,7 @@ impl Fingerprint {
     }
 
     /// The slot of a cluster that the key is in.
-    pub(crate) fn slot(&self, prefix: &str) -> u16 {
+    pub fn slot(&self, prefix: &str) -> u16 {
         // Braces of the prefix come first.
         if prefix.contains('{') {
             return slot_of(self.name(prefix).as_bytes());
@@ -72,9 +107,8 @@ impl Fingerprint {
     }
 }
 
-/// The first half of a digest.
-fn half(hash: &Sha256) -> u128 {
-    hash.clone().finalize().iter().take(16).fold(0, |bits, byte| bits << 8 | u128::from(*byte))
+fn bits(bytes: &[u8]) -> u128 {
+    bytes.iter().fold(0, |bits, byte| bits << 8 | u128::from(*byte))
 }
 
 /// What is in the braces of keys whose tag has this number.

@@ -5,7 +5,8 @@
 //! nor whether the clocks of those are right: not one token more than the limit is let through.
 //!
 //! Services use it through the crate `tollgate` with its feature `redis`. [`Store::ask`] is what that stands on; whoever
-//! has a connection of another kind takes [`Call`], which says what to send and what the reply means, and no more.
+//! has a connection of another kind takes [`Call`] and [`Refund`], which say what to send and what the reply means, and no
+//! more; [`take_reply`], [`read_map`] and [`Redirection`] read what servers say.
 //!
 //! # What the scripts keep
 //!
@@ -32,30 +33,53 @@
 //!
 //! No decision waits for longer than its [budget](Config::budget). A connection that fails three times in a row is given
 //! up, and while there is none nobody waits at all: each rule does what its `on_failure` says, and the verdict says that
-//! it was degraded. New connections are made no more than ten times a second, and used
-//! once the store has run every script within the budget, so that one that only reads, has no memory left or is still
-//! loading is not asked. A request that was given up may still have been counted: then a client gets less, never more.
+//! it was degraded. New connections are made no more than ten times a second, and used once the store has run every script
+//! that decides within the budget, so that one that only reads, has no memory left or is still loading is not asked. A request that was given up may still have been counted: then a client gets less, never more.
 //! A primary that dies may take with it what its replicas did not hear in time, and so much is then let through again.
+//!
+//! # Clusters
+//!
+//! With [`Address::Cluster`] every node that keeps slots has its own connections, and each question goes to the node of its
+//! slot. Which that is, any node says; it is asked again when something is not as it said. Slots that have moved or are on
+//! their way are asked for where they are. A node that fails matters to its own keys alone, if the cluster itself goes on
+//! with the others (`cluster-require-full-coverage no`).
+//!
+//! The limits of a client are in one slot, and decided as on one server. Those of a request that belong to several clients
+//! (a user and everybody, say) may be in several. They are decided at once, each slot all or nothing by the clock of its
+//! node; if one of them refuses, or does not answer, what the others took is given back at once, and nobody waits for that.
+//! No limit ever lets through more than it says. What is weaker than on one server is this, and only for such requests:
+//!
+//! - Until it is given back, a few milliseconds, others may be refused by what was taken.
+//! - What came in between taking and giving back (the rate times that time) is not given back, since others may have taken
+//!   it meanwhile; nor is what was taken from a window that has ended since.
+//! - Logs and warm-ups get nothing back: a refused request stays in them. Keep such limits with the key of the others.
+//! - If the node does not hear that it is to give back, it does not; what was taken then comes back by itself.
+//! - A node that was asked and did not answer in time may have counted the request.
 //!
 //! # What the store has to allow
 //!
-//! `ACL SETUSER tollgate on >secret ~tg:* +eval +evalsha +time +mget +set +del +pexpire +zadd +zcard +zrange
-//! +zrangebyscore +zrem +zremrangebyscore` is enough; `HELLO` and `AUTH` are everybody's. Redis from 6.0 and every Valkey will do. A store that evicts keys forgets
-//! what was spent; `maxmemory-policy noeviction` refuses instead, and the rules then do what they say for failures.
+//! `ACL SETUSER tollgate on >secret ~tg:* +eval +evalsha +time +mget +set +psetex +del +pexpire +zadd +zcard +zrange
+//! +zrangebyscore +zrem +zremrangebyscore` is enough, and in a cluster `+cluster|slots +asking` besides; `HELLO` and `AUTH`
+//! are everybody's. Redis from 6.0 and every Valkey will do. A store that evicts keys forgets what was spent;
+//! `maxmemory-policy noeviction` refuses instead, and the rules then do what they say for failures.
 //!
 //! # What this crate does not contain
 //!
-//! Arithmetic of algorithms, rules, a clock: those are of `tollgate-limit`, `tollgate-rules` and the caller. Nor, so far:
-//! clusters (one server, or a primary that sentinels know), and limits that are only brought into line now and then.
+//! Arithmetic of algorithms, rules, a clock: those are of `tollgate-limit`, `tollgate-rules` and the caller. Nor, so far,
+//! limits that are only brought into line now and then.
 //!
 //! With the feature `tls` connections can be encrypted ([`Config`]).
 
+mod apart;
 mod call;
+mod cluster;
 mod config;
 mod connection;
 mod forget;
 mod keeper;
 mod key;
+mod map;
+mod node;
 mod refund;
 mod refusals;
 mod resp;
@@ -71,10 +95,11 @@ pub use call::{Ask, Call, Says, Unreadable};
 pub use config::Tls;
 pub use config::{Address, Config, Protocol};
 pub use keeper::Trouble;
-pub use key::Fingerprint;
+pub use key::{Client, Fingerprint};
 pub use refund::Refund;
-pub use resp::{Malformed, Reply};
+pub use resp::{Malformed, Reply, take_reply};
 pub use script::{BUCKETS, GIVE_BACK, LIMITS, Script};
+pub use slots::{NoMap, Range, Redirection, read_map};
 pub use stats::Snapshot;
 pub use store::{Store, Told};
 pub use sync::{Batch, Host, Spent, Totals};

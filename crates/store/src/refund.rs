@@ -2,7 +2,7 @@
 
 use crate::call::{Ask, Call, Unreadable, read_kept, read_time};
 use crate::resp::Reply;
-use crate::script::{Form, GIVE_BACK, Script};
+use crate::script::{GIVE_BACK, Script};
 use tollgate_limit::Time;
 use tollgate_limit::kept::{Asked, Kept};
 
@@ -10,13 +10,31 @@ use tollgate_limit::kept::{Asked, Kept};
 /// and never beyond that in which nothing is missing. Logs and warm-ups stay as they are.
 ///
 /// The caller vouches that the tokens were taken and are given back once.
+///
+/// ```
+/// use tollgate_limit::Limit;
+/// use tollgate_store::{Ask, Fingerprint, GIVE_BACK, Refund, Says};
+///
+/// let limit = Limit::token_bucket("5 per minute".parse()?);
+/// let ask = Ask { key: Fingerprint::new(1, b"alice"), limit, cost: 2, max_wait: None, says: Says::Refuse };
+/// let refund = Refund::new(vec![ask]).ok_or("nobody can have asked that")?;
+/// assert_eq!(refund.script().digest(), GIVE_BACK.digest());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Refund(Call);
 
 impl Refund {
     /// Gives back what these have taken. `None` if they cannot have been [asked](Call::new).
     pub fn new(asks: Vec<Ask>) -> Option<Refund> {
-        Call::new(asks).map(Refund)
+        Call::after("-1".to_owned(), asks).map(Refund)
+    }
+
+    /// Gives back what these took at that time, as the store tells it, but nothing that has come in since: others may have
+    /// taken that. So no more is ever let through in any time than if it had not been taken at all.
+    pub fn of_taken_at(asks: Vec<Ask>, taken_at: Time) -> Option<Refund> {
+        let micros = taken_at.as_nanos() / 1_000;
+        Call::after(micros.to_string(), asks).map(Refund)
     }
 
     /// What is given back.
@@ -32,11 +50,6 @@ impl Refund {
     /// What the script is told about the limits.
     pub fn arguments(&self) -> &[String] {
         self.0.arguments()
-    }
-
-    /// Writes the command.
-    pub(crate) fn write(&self, out: &mut Vec<u8>, prefix: &str, form: Form) {
-        self.0.write_for(self.script(), out, prefix, form);
     }
 
     /// How many tokens each limit has got back. Where that is less than was taken, the rest had come back by itself.

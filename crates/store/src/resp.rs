@@ -78,11 +78,11 @@ impl Reader<'_> {
             b':' => Some(Reply::Integer(number(rest)?)),
             b'+' | b',' | b'(' => Some(Reply::Text(rest.to_vec())),
             b'#' => Some(Reply::Integer(i64::from(truth(rest)?))),
-            b'-' => Some(Reply::Error(String::from_utf8_lossy(rest).into_owned())),
+            b'-' => Some(error(rest)),
             b'_' => Some(Reply::Null),
             b'$' => self.bulk(number(rest)?)?.map(|bytes| bytes.map_or(Reply::Null, Reply::Text)),
             b'=' => self.bulk(number(rest)?)?.map(|bytes| bytes.map_or(Reply::Null, verbatim)),
-            b'!' => self.bulk(number(rest)?)?.map(|bytes| bytes.map_or(Reply::Null, error)),
+            b'!' => self.bulk(number(rest)?)?.map(|bytes| bytes.map_or(Reply::Null, |bytes| error(&bytes))),
             b'*' | b'~' => self.array(number(rest)?, depth)?,
             b'%' => self.array(pairs(rest)?, depth)?,
             b'>' => return Ok(self.array(number(rest)?, depth)?.map(|_| Frame::Aside)),
@@ -143,8 +143,8 @@ fn verbatim(bytes: Vec<u8>) -> Reply {
     Reply::Text(bytes.get(4..).map(<[u8]>::to_vec).unwrap_or(bytes))
 }
 
-fn error(bytes: Vec<u8>) -> Reply {
-    Reply::Error(String::from_utf8_lossy(&bytes).into_owned())
+fn error(bytes: &[u8]) -> Reply {
+    Reply::Error(String::from_utf8_lossy(bytes).into_owned())
 }
 
 /// How many elements a map has: two for each of its keys.

@@ -12,16 +12,10 @@ pub struct Script {
     digest: String,
 }
 
-/// Decides by buckets in microseconds alone, which nearly all limits are. It is [`LIMITS`] without the rest, since a script
-/// is run from its first line on every time.
-pub static BUCKETS: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(concat!(
-        include_str!("scripts/time.lua"),
-        include_str!("scripts/bucket.lua"),
-        "local kinds = { b = bucket }\n\n",
-        include_str!("scripts/decide.lua"),
-    ))
-});
+/// Decides by buckets in microseconds alone that refuse, which nearly all limits are and do. A script is run from its first
+/// line on every time, and so [`LIMITS`] takes longer.
+pub static BUCKETS: LazyLock<Script> =
+    LazyLock::new(|| Script::new(concat!(include_str!("scripts/time.lua"), include_str!("scripts/buckets.lua"))));
 
 /// Decides by limits of every kind.
 pub static LIMITS: LazyLock<Script> = LazyLock::new(|| {

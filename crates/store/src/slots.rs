@@ -38,15 +38,18 @@ fn crc16(bytes: impl Iterator<Item = u8>) -> u16 {
 
 /// Slots from the first to the last, and where their primary is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Range {
-    pub(crate) first: u16,
-    pub(crate) last: u16,
-    pub(crate) address: String,
+pub struct Range {
+    /// The first slot.
+    pub first: u16,
+    /// The last slot, which is one of them.
+    pub last: u16,
+    /// The host and port of who keeps them.
+    pub address: String,
 }
 
 /// What a node says is no map of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NoMap(String);
+pub struct NoMap(String);
 
 impl fmt::Display for NoMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,9 +57,24 @@ impl fmt::Display for NoMap {
     }
 }
 
+impl std::error::Error for NoMap {}
+
 /// Reads what `CLUSTER SLOTS` answers, ordered by slots. A primary that does not say its host is where `asked` is; one
 /// that nobody knows the host of keeps its slots to itself.
-pub(crate) fn read_map(reply: Reply, asked: &str) -> Result<Vec<Range>, NoMap> {
+///
+/// ```
+/// use bytes::BytesMut;
+/// use tollgate_store::{read_map, take_reply};
+///
+/// let mut said = BytesMut::from("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$4\r\nhost\r\n:7000\r\n");
+/// let reply = take_reply(&mut said)?.ok_or("there is more to come")?;
+/// assert_eq!(read_map(reply, "seed:6379")?[0].address, "host:7000");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// The reply is no map, or one of more nodes than a cluster can have.
+pub fn read_map(reply: Reply, asked: &str) -> Result<Vec<Range>, NoMap> {
     let entries = match reply {
         Reply::Array(entries) => entries,
         Reply::Error(error) => return Err(NoMap(error)),
@@ -116,7 +134,7 @@ fn address(host: &str, port: u16, asked: &str) -> Option<String> {
 
 /// What a node says instead of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Redirection {
+pub enum Redirection {
     /// Another node keeps the slot from now on.
     Moved(String),
     /// The slot is on its way to another node, and so are the keys.
@@ -131,7 +149,14 @@ pub(crate) enum Redirection {
 
 impl Redirection {
     /// What an error means, if it is one of these. `asked` is where it comes from.
-    pub(crate) fn read(error: &str, asked: &str) -> Option<Redirection> {
+    ///
+    /// ```
+    /// use tollgate_store::Redirection;
+    ///
+    /// let said = Redirection::read("MOVED 3999 10.0.0.2:6379", "10.0.0.1:6379");
+    /// assert_eq!(said, Some(Redirection::Moved("10.0.0.2:6379".to_owned())));
+    /// ```
+    pub fn read(error: &str, asked: &str) -> Option<Redirection> {
         let mut words = error.split(' ');
         let first = words.next()?;
         let mut other = || {
@@ -146,6 +171,11 @@ impl Redirection {
             "CLUSTERDOWN" | "READONLY" | "LOADING" | "MASTERDOWN" => Some(Redirection::Unfit),
             _ => None,
         }
+    }
+
+    /// Whether the node is in order, and others keep the slot or a part of it.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        matches!(self, Redirection::Moved(_) | Redirection::Ask(_) | Redirection::TryAgain)
     }
 }
 

@@ -1,24 +1,27 @@
+use crate::apart;
 use crate::call::{Ask, Call};
-use crate::config::Config;
+use crate::cluster::{self, Notices};
+use crate::config::{Address, Config};
 use crate::connection::{Commands, Connection};
-use crate::keeper::{self, Trouble};
-use crate::refund::Refund;
+use crate::keeper::{self, Trouble, Turns};
+use crate::key::{Fingerprint, TAGS};
+use crate::map::Map;
+use crate::node::{NoReply, Node};
 use crate::refusals::Refusals;
-use crate::resp::Reply;
+use crate::resp::{Command, Reply};
 use crate::script::{Form, Run};
+use crate::slots::{Redirection, slot_of};
 use crate::stats::{Snapshot, Stats};
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use std::fmt;
-use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use tollgate_limit::{Decision, Time};
 
-/// A Redis or Valkey server in which many hosts count together. Cheap to clone; clones share everything.
+/// A Redis or Valkey server, or a cluster of them, in which many hosts count together. Cheap to clone; clones share
+/// everything.
 ///
 /// Every decision waits for it for as long as its [budget](Config::budget) and no longer. A connection that fails three
 /// times in a row is given up; while there is none nobody waits at all, and each rule does what it says for failures.
@@ -61,25 +64,22 @@ pub enum Told {
     Failed,
 }
 
-/// Timers go off within a millisecond or two. One that is later says more about this host than about the store.
-const LATE_TIMER: Duration = Duration::from_millis(2);
+/// How often a question is sent at the most: to a node that has forgotten the script, and to others that it names.
+const MOST_TRIES: usize = 4;
 
-/// What the handles of a store and its keeper share.
+/// What the handles of a store and its keepers share.
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) stats: Stats,
-    /// Told when a connection is lost.
-    pub(crate) lost: Arc<Notify>,
-    /// Told when one is there.
-    found: Notify,
-    connections: Vec<ArcSwapOption<Connection>>,
+    /// Told when there is a connection that was not there before.
+    pub(crate) found: Notify,
+    pub(crate) refusals: Refusals,
+    map: ArcSwap<Map>,
+    /// Where to tell that the map is wrong; one server has none that could be.
+    notices: Option<Notices>,
+    /// Why the map is not known.
     trouble: ArcSwapOption<Trouble>,
-    next: AtomicUsize,
-    refusals: Refusals,
-    /// When the store began to be silent, in microseconds since `start`: it said something then, or was asked after it
-    /// had not been for a while.
-    silent_since: AtomicU64,
-    start: Instant,
+    turns: Turns,
 }
 
 /// Ends with the last handle.
@@ -97,21 +97,26 @@ impl Store {
     /// # Panics
     /// Outside of a tokio runtime, which its connections live on.
     pub fn open(config: Config) -> Store {
-        let connections = (0..config.connections.max(1)).map(|_| ArcSwapOption::empty()).collect();
+        let (seeds, map) = match &config.address {
+            Address::Cluster(seeds) => (Some(seeds.clone()), Map::empty()),
+            _ => (None, Map::of_one(Node::new(None, &config))),
+        };
+        let (notices, received) = Notices::new();
         let shared = Arc::new(Shared {
             stats: Stats::default(),
-            lost: Arc::default(),
             found: Notify::new(),
-            connections,
-            trouble: ArcSwapOption::empty(),
-            next: AtomicUsize::new(0),
             refusals: Refusals::new(config.remembered),
-            silent_since: AtomicU64::new(0),
-            start: Instant::now(),
+            map: ArcSwap::from_pointee(map),
+            notices: seeds.is_some().then_some(notices),
+            trouble: ArcSwapOption::empty(),
+            turns: Turns::default(),
             config,
         });
-        let keeper = Keeper(tokio::spawn(keeper::keep(Arc::clone(&shared))));
-        Store { shared, _keeper: Arc::new(keeper) }
+        let keeper = match (seeds, shared.map().nodes()) {
+            (None, [node]) => tokio::spawn(keeper::keep(Arc::clone(&shared), Arc::clone(node))),
+            (seeds, _) => tokio::spawn(cluster::keep(Arc::clone(&shared), seeds.unwrap_or_default(), received)),
+        };
+        Store { shared, _keeper: Arc::new(Keeper(keeper)) }
     }
 
     /// Asks limits that go ahead together or not at all. The time is this host's, and only matters for how long a refusal
@@ -125,13 +130,8 @@ impl Store {
             let ask = places.iter().position(|place| *place == index).unwrap_or(index);
             return Told::Refused { ask, decision };
         }
-        let Some(call) = Call::new(asks) else {
-            self.shared.stats.impossible.add();
-            return Told::Failed;
-        };
-        match self.shared.ask(&call).await {
+        match self.shared.ask(asks, now).await {
             Some(decisions) => {
-                self.shared.refusals.add(call.asks(), &decisions, now);
                 Told::Decided(places.iter().filter_map(|place| decisions.get(*place).copied()).collect())
             }
             None => Told::Failed,
@@ -147,21 +147,17 @@ impl Store {
     pub async fn give_back(&self, asks: Vec<Ask>) -> Vec<Option<u64>> {
         let costs: Vec<u64> = asks.iter().map(|ask| ask.cost).collect();
         let (asks, places) = merge(asks);
-        let Some(refund) = Refund::new(asks) else {
-            self.shared.stats.impossible.add();
-            return vec![None; costs.len()];
-        };
-        let given = self.shared.give_back(&refund).await;
-        self.shared.refusals.forget(refund.asks());
+        let given = self.shared.give_back(&asks, None).await;
         share_out(&costs, &places, given)
     }
 
-    /// Whether there is a connection that works, as far as is known.
+    /// Whether there is a connection that works, as far as is known; in a cluster to every node that keeps any slots, so
+    /// that whatever is asked can be decided.
     pub fn is_connected(&self) -> bool {
-        self.shared.connection().is_some()
+        self.shared.map().is_connected()
     }
 
-    /// Waits until there is one.
+    /// Waits until that is so.
     pub async fn connected(&self) {
         loop {
             let found = self.shared.found.notified();
@@ -172,9 +168,11 @@ impl Store {
         }
     }
 
-    /// Why there is no connection, or one less than there should be: what came of the last attempt.
+    /// Why there is no connection, or one less than there should be: what came of the last attempt. In a cluster that is
+    /// why nobody says who keeps what, or else what is the matter with the first node that something is the matter with.
     pub fn trouble(&self) -> Option<Arc<Trouble>> {
-        self.shared.trouble.load_full()
+        let of_nodes = || self.shared.map().nodes().iter().find_map(|node| node.trouble());
+        self.shared.trouble.load_full().or_else(of_nodes)
     }
 
     /// Where it is, and how much it is waited for.
@@ -197,79 +195,93 @@ impl Store {
 }
 
 impl Shared {
-    /// The first place in which there is no connection.
-    pub(crate) fn missing(&self) -> Option<usize> {
-        self.connections.iter().position(|place| place.load().as_ref().is_none_or(|connection| connection.is_closed()))
+    pub(crate) fn map(&self) -> Arc<Map> {
+        self.map.load_full()
     }
 
-    pub(crate) fn set(&self, place: usize, connection: Connection) {
-        if let Some(place) = self.connections.get(place) {
-            place.store(Some(Arc::new(connection)));
-        }
-        self.trouble.store(None);
+    pub(crate) fn set_map(&self, map: Arc<Map>) {
+        self.map.store(map);
+        // Who is missing may not be in it any more.
         self.found.notify_waiters();
     }
 
-    pub(crate) fn failed_to_connect(&self, trouble: Trouble) {
-        self.trouble.store(Some(Arc::new(trouble)));
+    pub(crate) fn set_trouble(&self, trouble: Option<Trouble>) {
+        self.trouble.store(trouble.map(Arc::new));
     }
 
-    /// One that works, each in turn.
-    fn connection(&self) -> Option<Arc<Connection>> {
-        let turn = self.next.fetch_add(1, Ordering::Relaxed);
-        let places = (0..self.connections.len())
-            .filter_map(|step| self.connections.get(turn.wrapping_add(step) % self.connections.len()));
-        places.filter_map(ArcSwapOption::load_full).find(|connection| !connection.is_closed())
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.notices.is_some()
+    }
+
+    pub(crate) fn notices(&self) -> Option<&Notices> {
+        self.notices.as_ref()
+    }
+
+    /// Somebody did not do what the map says of it, if there is any.
+    pub(crate) fn stale(&self) {
+        if let Some(notices) = &self.notices {
+            notices.stale();
+        }
+    }
+
+    /// Waits until it is our turn to connect to anybody.
+    pub(crate) async fn turn_to_connect(&self) {
+        self.turns.next().await;
+        self.stats.connects.add();
+    }
+
+    /// A tag whose keys a node keeps.
+    pub(crate) fn tag_at(&self, node: &Arc<Node>) -> Option<u32> {
+        let map = self.map();
+        if !map.is_keeper(node) {
+            return None;
+        }
+        let slot = |tag| Fingerprint::of_nobody(tag, 0).slot(&self.config.prefix);
+        (0..TAGS).find(|tag| map.node(slot(*tag)).is_some_and(|keeper| Arc::ptr_eq(keeper, node)))
+    }
+
+    /// The slot of a key; where one server keeps all of them it does not matter.
+    pub(crate) fn slot(&self, key: &Fingerprint) -> u16 {
+        if self.is_cluster() { key.slot(&self.config.prefix) } else { 0 }
     }
 
     /// What each limit says, if the store says it within the budget.
-    async fn ask(&self, call: &Call) -> Option<Vec<Decision>> {
+    async fn ask(self: &Arc<Shared>, asks: Vec<Ask>, now: Time) -> Option<Vec<Decision>> {
         let deadline = Instant::now() + self.config.budget;
-        let write = |out: &mut Vec<u8>, form| call.write(out, &self.config.prefix, form);
-        self.question(write, |reply| call.read(&reply).ok(), deadline).await
-    }
-
-    /// How many tokens each limit has got back, if the store says it within the budget.
-    async fn give_back(&self, refund: &Refund) -> Vec<Option<u64>> {
-        let deadline = Instant::now() + self.config.budget;
-        let write = |out: &mut Vec<u8>, form| refund.write(out, &self.config.prefix, form);
-        match self.question(write, |reply| refund.read(&reply).ok(), deadline).await {
-            Some(given) => given.into_iter().map(Some).collect(),
-            None => vec![None; refund.asks().len()],
+        let slot = asks.first().map_or(0, |ask| self.slot(&ask.key));
+        if self.is_cluster() && asks.iter().any(|ask| self.slot(&ask.key) != slot) {
+            let decisions = apart::ask(self, &asks, deadline).await?;
+            self.refusals.add(&asks, &decisions, now);
+            return Some(decisions);
         }
+        let Some(call) = Call::new(asks) else {
+            self.stats.impossible.add();
+            return None;
+        };
+        let write = |out: &mut Vec<u8>, form| call.write(out, &self.config.prefix, form);
+        let decisions = self.question(slot, write, |reply| call.read(&reply).ok(), deadline).await?;
+        self.refusals.add(call.asks(), &decisions, now);
+        Some(decisions)
     }
 
     /// Runs a script on whoever keeps the slot of its keys, and says what it answered, if it did within the deadline.
     /// An error is no answer.
     pub(crate) async fn run(&self, run: &Run<'_>, deadline: Instant) -> Option<Reply> {
         let read = |reply| if matches!(reply, Reply::Error(_)) { None } else { Some(reply) };
-        self.question(|out, form| run.write(out, form), read, deadline).await
+        let slot = run.keys.first().filter(|_| self.is_cluster()).map_or(0, |key| slot_of(key));
+        self.question(slot, |out, form| run.write(out, form), read, deadline).await
     }
 
-    /// The one way in which the store is asked anything.
-    async fn question<T>(
+    /// The one way in which the store is asked anything: whoever keeps the slot, or whom that one names instead.
+    pub(crate) async fn question<T>(
         &self,
+        slot: u16,
         write: impl Fn(&mut Vec<u8>, Form),
         read: impl FnOnce(Reply) -> Option<T>,
         deadline: Instant,
     ) -> Option<T> {
-        let Some(connection) = self.connection() else {
-            self.stats.unreachable.add();
-            return None;
-        };
-        if self.is_crowded() {
-            self.stats.crowded.add();
-            return None;
-        }
-        let reply = self.exchange(&connection, written(&write, Form::Digest), deadline).await?;
-        let reply = match reply {
-            // Scripts are gone when a store was restarted, or somebody has flushed them.
-            Reply::Error(error) if error.starts_with("NOSCRIPT") => {
-                self.stats.reloaded.add();
-                self.exchange(&connection, written(&write, Form::Source), deadline).await?
-            }
-            reply => reply,
-        };
+        let (connection, reply) = self.ask_whoever_knows(slot, write, deadline).await?;
+        let is_elsewhere = matches!(&reply, Reply::Error(error) if self.is_elsewhere(error));
         let answer = read(reply);
         match answer {
             Some(_) => {
@@ -278,60 +290,91 @@ impl Shared {
             }
             None => {
                 self.stats.failed.add();
-                connection.failed();
+                self.stale();
+                if !is_elsewhere {
+                    connection.failed();
+                }
             }
         }
         answer
     }
 
-    async fn exchange(&self, connection: &Connection, commands: Commands, deadline: Instant) -> Option<Reply> {
-        if self.waiting() == 0 {
-            self.heard();
-        }
-        match within(deadline, connection.ask(commands)).await {
-            Ok(Some(reply)) => {
-                self.heard();
-                Some(reply)
-            }
-            // The connection is gone, or too much waits in it.
-            Ok(None) => {
-                self.stats.failed.add();
-                None
-            }
-            Err(Late { is_ours }) => {
-                self.stats.late.add();
-                if !is_ours {
-                    connection.failed();
+    /// The first reply that does not name somebody else, and where it comes from.
+    async fn ask_whoever_knows(
+        &self,
+        slot: u16,
+        write: impl Fn(&mut Vec<u8>, Form),
+        deadline: Instant,
+    ) -> Option<(Arc<Connection>, Reply)> {
+        let mut node = self.map.load().node(slot).cloned();
+        let (mut form, mut is_asking) = (Form::Digest, false);
+        let mut said = None;
+        for _ in 0..MOST_TRIES {
+            let Some(asked) = &node else {
+                self.stats.unreachable.add();
+                self.stale();
+                return None;
+            };
+            let (connection, reply) = self.ask_node(asked, written(&write, form, is_asking), deadline).await?;
+            let redirection = match &reply {
+                Reply::Error(error) => self.redirection(error, asked),
+                _ => None,
+            };
+            said = Some((connection, reply));
+            match redirection {
+                // Scripts are gone when a store was restarted, or somebody has flushed them.
+                Some(Redirection::NoScript) if form == Form::Digest => {
+                    self.stats.reloaded.add();
+                    form = Form::Source;
                 }
+                Some(Redirection::Moved(address)) => {
+                    node = self.map.load().at(&address).cloned();
+                    is_asking = false;
+                    self.notices()?.moved(slot, &address);
+                }
+                Some(Redirection::Ask(address)) => {
+                    node = self.map.load().at(&address).cloned();
+                    is_asking = true;
+                    self.notices()?.asked(&address);
+                }
+                _ => return said,
+            }
+        }
+        said
+    }
+
+    async fn ask_node(&self, node: &Node, commands: Commands, deadline: Instant) -> Option<(Arc<Connection>, Reply)> {
+        match node.ask(commands, deadline, (&self.config, &self.stats)).await {
+            Ok(said) => Some(said),
+            Err(NoReply::Crowded) => None,
+            Err(NoReply::Unreachable | NoReply::Silent) => {
+                self.stale();
                 None
             }
         }
     }
 
-    /// Whether the store is silent, and as many wait for it as may.
-    fn is_crowded(&self) -> bool {
-        self.waiting() >= self.config.most_waiting && self.silence() > self.config.budget / 3
+    /// Whether a node says that it need not know, which is no fault of its.
+    pub(crate) fn is_elsewhere(&self, error: &str) -> bool {
+        // Where to does not matter here.
+        self.is_cluster() && Redirection::read(error, ":").is_some_and(|said| said.is_elsewhere())
     }
 
-    fn waiting(&self) -> usize {
-        self.connections.iter().filter_map(|place| place.load().as_ref().map(|connection| connection.waiting())).sum()
-    }
-
-    fn silence(&self) -> Duration {
-        let since = Duration::from_micros(self.silent_since.load(Ordering::Relaxed));
-        self.start.elapsed().saturating_sub(since)
-    }
-
-    fn heard(&self) {
-        let now = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.silent_since.store(now, Ordering::Relaxed);
+    /// What an error says to do, where there is anybody else.
+    fn redirection(&self, error: &str, node: &Node) -> Option<Redirection> {
+        let said = Redirection::read(error, node.address().unwrap_or_default())?;
+        (self.is_cluster() || said == Redirection::NoScript).then_some(said)
     }
 }
 
-fn written(write: impl Fn(&mut Vec<u8>, Form), form: Form) -> Commands {
+/// A command, after another one that lets a node do what it does not keep yet.
+fn written(write: impl Fn(&mut Vec<u8>, Form), form: Form, is_asking: bool) -> Commands {
     let mut bytes = Vec::with_capacity(512);
+    if is_asking {
+        Command::new(&mut bytes, 1).word("ASKING");
+    }
     write(&mut bytes, form);
-    Commands { bytes, unwanted: 0 }
+    Commands { bytes, unwanted: usize::from(is_asking) }
 }
 
 /// What to ask, and for every limit where in that it is. Those about one state are asked as one that costs as much as
@@ -359,23 +402,6 @@ fn share_out(costs: &[u64], places: &[usize], mut given: Vec<Option<u64>>) -> Ve
         Some(share)
     };
     costs.iter().zip(places).map(share).collect()
-}
-
-/// The answer did not come in time.
-struct Late {
-    /// Whether it was us who were late: this host had no time to look for it.
-    is_ours: bool,
-}
-
-/// What comes of asking before a deadline. On a host that is busy the answer may be there and not have been looked at yet.
-async fn within<T>(deadline: Instant, asking: impl Future<Output = T>) -> Result<T, Late> {
-    let mut asking = pin!(asking);
-    if let Ok(answer) = timeout_at(deadline, &mut asking).await {
-        return Ok(answer);
-    }
-    let is_ours = deadline.elapsed() > LATE_TIMER;
-    tokio::task::yield_now().await;
-    timeout_at(deadline, &mut asking).await.map_err(|_| Late { is_ours })
 }
 
 /// Without what is asked.

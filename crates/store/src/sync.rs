@@ -70,9 +70,10 @@ pub struct Totals {
 
 impl Store {
     /// States of the same group can be told about in one batch: all of them, unless the store is a cluster.
-    pub fn group(&self, _key: &Fingerprint) -> u32 {
+    pub fn group(&self, key: &Fingerprint) -> u32 {
         match self.config().address {
             Address::Server(_) | Address::Sentinels { .. } => 0,
+            Address::Cluster(_) => key.tag(),
         }
     }
 

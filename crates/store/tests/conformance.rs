@@ -369,6 +369,70 @@ fn logs_and_warm_ups_are_left_alone_by_who_gives_back() {
     }
 }
 
+/// Somebody who takes tokens and uses them, and others who take and give back a little later. What was used and when.
+fn run_with_ghosts(case: Case, seed: u64, (client, scripts): &mut (Client, Scripts)) -> (Vec<(u64, u64)>, u64, u64) {
+    let mut history = History::new(case, seed);
+    let (mut used, mut ghosts, mut taken, mut given) = (Vec::new(), Vec::new(), 0, 0);
+    for _ in 0..600 {
+        history.now += history.random.below(40_000);
+        let cost = 1 + history.random.below(3);
+        let ask = Ask { key: key(seed), limit: case.limit, cost, max_wait: None, says: Says::Refuse };
+        let call = Call::new(vec![ask.clone()]).unwrap();
+        client.send(&scripts.command(&call, history.now));
+        if call.read(&client.reply()).unwrap()[0].is_allowed() {
+            match history.random.below(2) {
+                0 => used.push((history.now, cost)),
+                _ => ghosts.push((history.now, ask)),
+            }
+        }
+        history.now += history.random.below(20_000);
+        while ghosts.len() as u64 > history.random.below(4) {
+            let (at, ask) = ghosts.swap_remove(history.random.below(ghosts.len() as u64) as usize);
+            taken += ask.cost;
+            let refund = Refund::of_taken_at(vec![ask], Time::from_nanos(at * 1_000)).unwrap();
+            client.send(&scripts.refund(&refund, history.now));
+            given += refund.read(&client.reply()).unwrap()[0];
+        }
+    }
+    (used, taken, given)
+}
+
+#[test]
+fn what_is_given_back_late_lets_nobody_through_twice() {
+    let server = Server::start(Kind::Redis, &[]);
+    let mut client = server.client();
+    let scripts = Scripts::load(&mut client);
+    let mut asked = (client, scripts);
+    let bucket = |text| (Limit::token_bucket(quota(text)), text);
+    let limits = [bucket("40 per second burst 20"), bucket("33 per second burst 20")];
+    let limits = [&limits[..], &[(Limit::sliding_window(quota("40 per second")), "40 per second")]].concat();
+    let mut share = (0, 0);
+    for (seed, (limit, text)) in (4_000_000..).zip(limits.repeat(20)) {
+        let (case, rate) = (case(limit, text), quota(text).count());
+        let (used, taken, given) = run_with_ghosts(case, seed, &mut asked);
+        share = (share.0 + given, share.1 + taken);
+        for (index, (start, _)) in used.iter().enumerate() {
+            let mut sum = 0;
+            for (at, cost) in &used[index..] {
+                sum += cost;
+                let most = case.most as f64 + rate as f64 * (at - start) as f64 / 1e6;
+                assert!(sum as f64 <= most, "{:?}: {sum} of {most} from {start} to {at}", case.limit);
+            }
+        }
+    }
+    let window = case(Limit::fixed_window(quota("40 per second")), "40 per second");
+    for seed in 4_001_000..4_001_020 {
+        let (used, taken, given) = run_with_ghosts(window, seed, &mut asked);
+        share = (share.0 + given, share.1 + taken);
+        for (start, _) in &used {
+            let of_window = used.iter().filter(|(at, _)| at / 1_000_000 == start / 1_000_000);
+            assert!(of_window.map(|(_, cost)| cost).sum::<u64>() <= 40, "{start}");
+        }
+    }
+    println!("{} of {} given back", share.0, share.1);
+    assert!(share.0 > share.1 / 2, "{share:?}");
+}
+
 /// Runs a part of the scripts, followed by some more Lua, and returns the numbers that it answers.
 fn run_part(client: &mut Client, more: &str, arguments: &[u64]) -> Vec<u64> {
     let source = LIMITS.source();

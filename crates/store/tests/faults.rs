@@ -4,213 +4,15 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod common;
+#[path = "common/load.rs"]
+mod load;
 
-use common::{Kind, PATIENCE, Server, now, pause};
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream};
+use common::{Kind, Server, now, pause};
+use load::{LONGEST_RECOVERY, Load, RATE};
+use std::time::Duration;
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc;
-use tollgate::{Clock, Engine, Request, RuleSet, Source, Value};
-use tollgate_store::{Config, Snapshot, Store};
-
-/// Decisions a millisecond.
-const RATE: u64 = 5;
-
-/// The promise, and what is allowed where others use the machine, too.
-const LONGEST_WAIT: Duration = Duration::from_millis(10);
-const USUAL_WAIT: Duration = Duration::from_millis(5);
-const LONGEST_RECOVERY: Duration = Duration::from_secs(1);
-
-const RULES: &str = "
-namespace: n
-rules:
-  - { name: a, key: [user], limits: [1000000 per second, 1000000 per minute using fixed-window], shared: store-exact, on_failure: local }
-";
-
-/// How one decision went.
-#[derive(Clone, Copy, Debug)]
-struct Sample {
-    at: Instant,
-    took: Duration,
-    is_degraded: bool,
-}
-
-/// Decisions at an even rate, for as long as this lives.
-struct Load {
-    runtime: Runtime,
-    store: Store,
-    samples: Arc<Mutex<Vec<Sample>>>,
-    /// By how much timers are late that nothing but the machine holds up.
-    lateness: Arc<Mutex<Vec<Sample>>>,
-    connects: Arc<Mutex<Vec<(Instant, u64)>>>,
-    is_over: Arc<AtomicBool>,
-    /// Two of these at once would measure each other.
-    _alone: MutexGuard<'static, ()>,
-}
-
-impl Load {
-    /// So many a millisecond.
-    fn start(config: Config, rate: u64) -> Load {
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let store = runtime.block_on(async { Store::open(config) });
-        let load = Load {
-            store,
-            runtime,
-            samples: Arc::default(),
-            lateness: Arc::default(),
-            connects: Arc::default(),
-            is_over: Arc::default(),
-            _alone: alone,
-        };
-        load.spawn_decisions(rate);
-        for _ in 0..4 {
-            load.spawn_control();
-        }
-        load.spawn_watch();
-        load
-    }
-
-    fn spawn_decisions(&self, rate: u64) {
-        let rules = RuleSet::parse(&[Source::new("rules", RULES)]).unwrap();
-        let clock = Clock::system();
-        let engine = Arc::new(Engine::new(rules, clock.now()));
-        let (store, samples, is_over) = (self.store.clone(), Arc::clone(&self.samples), Arc::clone(&self.is_over));
-        self.runtime.spawn(async move {
-            let mut ticks = tokio::time::interval(Duration::from_millis(1));
-            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-            for number in 0_u64.. {
-                ticks.tick().await;
-                if is_over.load(Ordering::Relaxed) {
-                    return;
-                }
-                for part in 0..rate {
-                    let (store, engine, clock) = (store.clone(), Arc::clone(&engine), clock.clone());
-                    let samples = Arc::clone(&samples);
-                    tokio::spawn(async move {
-                        let user = ((number * 7 + part) % 100).to_string();
-                        let attributes = [("user", Value::Text(&user))];
-                        let at = now();
-                        let verdict = engine.check_with(&store, &Request::new("n", &attributes), clock.now()).await;
-                        let is_degraded = verdict.checks().iter().any(|check| check.is_degraded);
-                        samples.lock().unwrap().push(Sample { at, took: at.elapsed(), is_degraded });
-                    });
-                }
-            }
-        });
-    }
-
-    fn spawn_control(&self) {
-        let (lateness, is_over) = (Arc::clone(&self.lateness), Arc::clone(&self.is_over));
-        self.runtime.spawn(async move {
-            while !is_over.load(Ordering::Relaxed) {
-                let at = now();
-                tokio::time::sleep(Duration::from_millis(3)).await;
-                let took = at.elapsed().saturating_sub(Duration::from_millis(3));
-                lateness.lock().unwrap().push(Sample { at, took, is_degraded: false });
-            }
-        });
-    }
-
-    fn spawn_watch(&self) {
-        let (store, connects, is_over) = (self.store.clone(), Arc::clone(&self.connects), Arc::clone(&self.is_over));
-        self.runtime.spawn(async move {
-            while !is_over.load(Ordering::Relaxed) {
-                connects.lock().unwrap().push((now(), store.stats().connects));
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        });
-    }
-
-    /// Waits until decisions are made by the store, and says how long that took.
-    fn wait_for_store(&self) -> Duration {
-        let start = now();
-        while start.elapsed() < PATIENCE {
-            let answered = |sample: &Sample| sample.at >= start && !sample.is_degraded;
-            if let Some(sample) = self.samples.lock().unwrap().iter().rev().take(500).rev().find(|s| answered(s)) {
-                return sample.at - start;
-            }
-            pause(Duration::from_millis(1));
-        }
-        panic!("the store is not found again: {:?}, {:?}", self.store.trouble(), self.store.stats());
-    }
-
-    /// Waits until nearly all decisions are, which may take a while where others use the machine.
-    fn wait_until_steady(&self) {
-        let start = now();
-        while start.elapsed() < PATIENCE {
-            let samples = self.samples.lock().unwrap();
-            let last = samples.iter().rev().take(1_000);
-            if samples.len() > 1_000 && last.filter(|sample| sample.is_degraded).count() < 20 {
-                return;
-            }
-            drop(samples);
-            pause(Duration::from_millis(10));
-        }
-        panic!("this machine is too busy: {:?}, {:?}", self.store.trouble(), self.store.stats());
-    }
-
-    /// What happened since then.
-    fn report(&self, since: Instant) -> Report {
-        let took = |samples: &Mutex<Vec<Sample>>| {
-            let samples = samples.lock().unwrap();
-            let mut took: Vec<Duration> = samples.iter().filter(|s| s.at >= since).map(|s| s.took).collect();
-            took.sort_unstable();
-            took
-        };
-        let (decisions, lateness) = (took(&self.samples), took(&self.lateness));
-        let of_hundred = |percent: usize| *decisions.get((decisions.len() - 1) * percent / 100).unwrap();
-        let degraded = self.samples.lock().unwrap().iter().filter(|s| s.at >= since && s.is_degraded).count();
-        Report {
-            decisions: decisions.len(),
-            degraded,
-            most_take: of_hundred(99),
-            longest: *decisions.last().unwrap(),
-            lateness: *lateness.last().unwrap(),
-            connects_per_second: self.connects_per_second(since),
-        }
-    }
-
-    /// The most in any second.
-    fn connects_per_second(&self, since: Instant) -> u64 {
-        let connects = self.connects.lock().unwrap();
-        let each = connects.iter().filter(|(at, _)| *at >= since);
-        let before = |at: Instant| connects.iter().rev().find(|(then, _)| *then + Duration::from_secs(1) <= at);
-        each.map(|(at, count)| count - before(*at).map_or(0, |(_, count)| *count)).max().unwrap_or(0)
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-    }
-}
-
-#[derive(Debug)]
-struct Report {
-    decisions: usize,
-    degraded: usize,
-    /// 99 of 100.
-    most_take: Duration,
-    longest: Duration,
-    lateness: Duration,
-    connects_per_second: u64,
-}
-
-impl Report {
-    /// The machine itself is late at times, which says nothing about the store.
-    fn assert_nobody_waits(&self, story: &str) {
-        assert!(self.most_take <= USUAL_WAIT + self.lateness, "{story}: {self:?}");
-        assert!(self.longest <= LONGEST_WAIT + 2 * self.lateness, "{story}: {self:?}");
-        assert!(self.connects_per_second <= 10, "{story}: {self:?}");
-    }
-}
+use tollgate_chaos::{Chaos, Counts, Direction, Link, Proxy, Script, ms};
+use tollgate_store::{Config, Snapshot};
 
 /// Runs load through a fault and out of it again.
 fn ride(
@@ -351,73 +153,130 @@ fn n4_a_store_that_comes_and_goes_is_not_stormed() {
     }
 }
 
-/// Stands between us and a server, and hands on what it says as late as it is told to.
-struct Slowness {
-    address: SocketAddr,
-    millis: Arc<AtomicU64>,
+/// What lies between us and a server.
+struct Network {
+    proxy: Proxy,
     _runtime: Runtime,
 }
 
-impl Slowness {
-    fn start(server: SocketAddr) -> Slowness {
+impl Network {
+    fn start(server: &Server) -> Network {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
-        let (address, millis) = (listener.local_addr().unwrap(), Arc::new(AtomicU64::new(0)));
-        let delay = Arc::clone(&millis);
-        runtime.spawn(async move {
-            while let Ok((near, _)) = listener.accept().await {
-                let far = TcpStream::connect(server).await.unwrap();
-                near.set_nodelay(true).unwrap();
-                far.set_nodelay(true).unwrap();
-                let ((near_reader, near_writer), (far_reader, far_writer)) = (near.into_split(), far.into_split());
-                tokio::spawn(hand_on(near_reader, far_writer, Arc::default()));
-                tokio::spawn(hand_on(far_reader, near_writer, Arc::clone(&delay)));
-            }
-        });
-        Slowness { address, millis, _runtime: runtime }
+        let proxy = runtime.block_on(Proxy::tcp(server.address, calm())).unwrap();
+        Network { proxy, _runtime: runtime }
     }
 
-    fn set(&self, millis: u64) {
-        self.millis.store(millis, Ordering::Relaxed);
+    fn config(&self) -> Config {
+        Config::new(self.proxy.address().to_string())
+    }
+
+    /// Runs load through this and out of it again.
+    fn ride(&self, server: &mut Server, rate: u64, story: &str, chaos: Chaos) {
+        ride(server, (self.config(), rate), story, |_| self.proxy.set(chaos), |_| self.proxy.set(calm()));
     }
 }
 
-async fn hand_on(mut reader: OwnedReadHalf, mut writer: OwnedWriteHalf, delay: Arc<AtomicU64>) {
-    let (late, mut due) = mpsc::unbounded_channel::<(tokio::time::Instant, Vec<u8>)>();
-    tokio::spawn(async move {
-        while let Some((at, bytes)) = due.recv().await {
-            // Also a timer that is due takes a millisecond.
-            if at > tokio::time::Instant::now() {
-                tokio::time::sleep_until(at).await;
-            }
-            if writer.write_all(&bytes).await.is_err() {
-                return;
-            }
-        }
-    });
-    let mut bytes = vec![0; 65_536];
-    while let Ok(count @ 1..) = reader.read(&mut bytes).await {
-        let at = tokio::time::Instant::now() + Duration::from_millis(delay.load(Ordering::Relaxed));
-        if late.send((at, bytes.iter().take(count).copied().collect())).is_err() {
-            return;
-        }
-    }
+/// Nothing happens.
+fn calm() -> Chaos {
+    Chaos::new(0)
+}
+
+/// What the server says comes late.
+fn slow(millis: u64) -> Chaos {
+    Chaos::new(0).on(Direction::ToClient, Link::new().delay(ms(millis)))
 }
 
 #[test]
 fn n4_nobody_waits_for_a_store_that_is_slow() {
     for kind in Kind::ALL {
         let mut server = Server::start(kind, &[]);
-        let slowness = Slowness::start(server.address);
+        let network = Network::start(&server);
         for millis in [10, 50, 200] {
-            let config = Config::new(slowness.address.to_string());
-            let story = format!("slow by {millis} ms");
-            ride(&mut server, (config, 1), &story, |_| slowness.set(millis), |_| slowness.set(0));
+            network.ride(&mut server, 1, &format!("slow by {millis} ms"), slow(millis));
         }
         // Within the budget it is asked, late as it is.
-        slowness.set(1);
-        let patient = Config { budget: Duration::from_millis(50), ..Config::new(slowness.address.to_string()) };
+        network.proxy.set(slow(1));
+        let patient = Config { budget: Duration::from_millis(50), ..network.config() };
         let load = Load::start(patient, 1);
         load.wait_until_steady();
+    }
+}
+
+#[test]
+fn n4_nobody_waits_for_a_store_that_cannot_be_connected_to() {
+    for kind in Kind::ALL {
+        let mut server = Server::start(kind, &[]);
+        let network = Network::start(&server);
+        network.ride(&mut server, RATE, "down", calm().down());
+        network.ride(&mut server, RATE, "connections hang", calm().reset(1.0).hang());
+        network.ride(&mut server, RATE, "connections are taken and reset", calm().reset(1.0));
+    }
+}
+
+#[test]
+fn n4_nobody_waits_for_replies_that_do_not_arrive() {
+    for kind in Kind::ALL {
+        let mut server = Server::start(kind, &[]);
+        let network = Network::start(&server);
+        let parted = Link::new().partition();
+        network.ride(&mut server, RATE, "requests are lost", calm().on(Direction::ToServer, parted.clone()));
+        network.ride(&mut server, RATE, "replies are lost", calm().on(Direction::ToClient, parted));
+        network.ride(&mut server, RATE, "connections end when it replies", calm().lose_replies(1.0));
+    }
+}
+
+/// Another seed every so often, so that connections that were spared once are not spared for ever.
+fn every(lasts: Duration, chaos: impl Fn(u64) -> Chaos) -> Script {
+    (0..100).fold(Script::new(), |script, seed| script.then(lasts, chaos(seed))).repeated()
+}
+
+/// Runs load through something that comes and goes.
+fn endure(kind: Kind, story: &str, script: Script) -> Counts {
+    let server = Server::start(kind, &[]);
+    let network = Network::start(&server);
+    let load = Load::start(network.config(), RATE);
+    load.wait_until_steady();
+    let (start, before) = (now(), load.store.stats());
+    network.proxy.play(script);
+    pause(Duration::from_millis(2_000));
+    let (during, counts) = (load.store.stats(), network.proxy.counts());
+    network.proxy.set(calm());
+    let recovery = load.wait_for_store();
+    let (report, waited) = (load.report(start), waited(&during, &before));
+    println!("{kind:?}: {story}; back after {recovery:?}; {waited} waited; {counts:?}; {report:?}");
+    report.assert_nobody_waits(story);
+    assert!(recovery <= LONGEST_RECOVERY + report.lateness, "{story}: back after {recovery:?}");
+    counts
+}
+
+#[test]
+fn n4_a_store_that_is_barely_fast_enough_is_not_waited_for_too_long() {
+    for kind in Kind::ALL {
+        endure(kind, "slow by 2 ms", Script::new().then(ms(0), slow(2)));
+        endure(kind, "slow by 0 to 6 ms", Script::new().then(ms(0), calm().delay(ms(0)..ms(3))));
+    }
+}
+
+#[test]
+fn n4_a_network_that_comes_and_goes_brings_no_storm() {
+    for kind in Kind::ALL {
+        let flapping = |chaos: Chaos| Script::new().then(ms(200), chaos).then(ms(200), calm()).repeated();
+        let counts = endure(kind, "down every 200 ms", flapping(calm().down()));
+        assert!(counts.reset > 0, "{counts:?}");
+        endure(kind, "silent every 200 ms", flapping(calm().stall()));
+        endure(kind, "slow every 200 ms", flapping(slow(50)));
+    }
+}
+
+#[test]
+fn n4_connections_that_break_at_random_hold_up_nobody() {
+    for kind in Kind::ALL {
+        let counts = endure(kind, "reset", every(ms(50), |seed| Chaos::new(seed).reset(0.3)));
+        assert!(counts.reset > 2, "{counts:?}");
+        let counts = endure(kind, "replies lost", every(ms(50), |seed| Chaos::new(seed).lose_replies(0.3)));
+        assert!(counts.cut > 2, "{counts:?}");
+        let counts = endure(kind, "replies cut", every(ms(50), |seed| Chaos::new(seed).cut(0.3, 1..1_024)));
+        assert!(counts.cut > 2, "{counts:?}");
+        endure(kind, "held", every(ms(50), |seed| Chaos::new(seed).hold(0.3)));
     }
 }

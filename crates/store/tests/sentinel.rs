@@ -29,7 +29,7 @@ fn watch(kind: Kind, primary: &Server) -> Server {
 
 async fn check(store: &Store, engine: &Engine) -> Verdict {
     let attributes = [("user", Value::Text("ann"))];
-    engine.check_with(&store, &Request::new("n", &attributes), Time::ZERO).await
+    engine.check_with(store, &Request::new("n", &attributes), Time::ZERO).await
 }
 
 async fn until(mut condition: impl AsyncFnMut() -> bool) -> bool {

@@ -32,7 +32,7 @@ async fn open(config: Config) -> Store {
 
 async fn check(store: &Store, engine: &Engine, op: &str, user: &str, now: Time) -> Verdict {
     let attributes = [("op", Value::Text(op)), ("user", Value::Text(user))];
-    engine.check_with(&store, &Request::new("n", &attributes), now).await
+    engine.check_with(store, &Request::new("n", &attributes), now).await
 }
 
 const RULES: &str = "
@@ -206,7 +206,7 @@ async fn c3_keys_are_small_expire_and_say_nothing_about_clients() {
 #[tokio::test]
 async fn c3_a_user_of_the_access_list_needs_no_more_than_is_written() {
     // As in the documentation of the crate.
-    let user = "on >secret ~tg:* +eval +evalsha +time +mget +set +del +pexpire +zadd +zcard +zrange +zrangebyscore +zrem \
+    let user = "on >secret ~tg:* +eval +evalsha +time +mget +set +psetex +del +pexpire +zadd +zcard +zrange +zrangebyscore +zrem \
                 +zremrangebyscore";
     let rules = "
   - name: all

@@ -1,10 +1,7 @@
-#[cfg(feature = "redis")]
-use super::asking::Asking;
 use super::{Gate, Headers, ResponseBody, refusal};
 use crate::clock::Timer;
-use crate::engine::Booking;
-#[cfg(feature = "redis")]
-use crate::engine::{Action, Verdict};
+use crate::engine::{Action, Answer, Booking, Pending};
+use crate::gate::Asking;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use std::fmt;
@@ -32,27 +29,20 @@ pin_project! {
     enum State<S, F, B, R> {
         /// The inner service is not asked.
         Refused { response: Option<Response<ResponseBody<R>>> },
-        /// It will be, or may be, once something has happened.
-        Waiting { waiting: Option<Waiting<S, B>> },
+        /// Whether it will be is not known yet.
+        Asking { asked: Option<Asked<S, B>> },
+        /// It will be, once it is the request's turn.
+        Held { held: Option<Held<S, B>> },
         /// It has been.
         Answering { gate: Arc<Gate>, headers: Headers, started: Time, #[pin] future: F },
     }
 }
 
-/// A request that waits.
-enum Waiting<S, B> {
-    Held(Held<S, B>),
-    #[cfg(feature = "redis")]
-    Asked(Asked<S, B>),
-}
-
-/// A request that only a store can decide about.
-#[cfg(feature = "redis")]
+/// A request that others are asked about.
 struct Asked<S, B> {
-    asking: Asking,
-    verdict: Option<Box<Verdict>>,
+    answer: Asking,
+    pending: Pending,
     gate: Arc<Gate>,
-    /// Not ready yet, as of those that wait for their turn.
     inner: S,
     request: Request<B>,
 }
@@ -72,18 +62,17 @@ where
     S: Service<Request<B>>,
 {
     pub(super) fn refused(response: Response<ResponseBody<R>>) -> Self {
-        ResponseFuture { state: State::Refused { response: Some(response) } }
+        ResponseFuture { state: refused(response) }
+    }
+
+    pub(super) fn asking(gate: Arc<Gate>, pending: Pending, inner: S, request: Request<B>, now: Time) -> Self {
+        let answer = gate.tollgate.ask(pending.questions(), now);
+        ResponseFuture { state: State::Asking { asked: Some(Asked { answer, pending, gate, inner, request }) } }
     }
 
     pub(super) fn held(place: Place, until: Time, inner: S, request: Request<B>, headers: Headers) -> Self {
-        let held = Held::new(place, until, inner, request, headers);
-        ResponseFuture { state: State::Waiting { waiting: Some(Waiting::Held(held)) } }
-    }
-
-    #[cfg(feature = "redis")]
-    pub(super) fn asking(gate: Arc<Gate>, asking: Asking, inner: S, request: Request<B>) -> Self {
-        let asked = Asked { asking, verdict: None, gate, inner, request };
-        ResponseFuture { state: State::Waiting { waiting: Some(Waiting::Asked(asked)) } }
+        let timer = Timer::new(place.gate.tollgate.clock().clone(), until);
+        ResponseFuture { state: State::Held { held: Some(Held { timer, place, inner, request, headers }) } }
     }
 
     pub(super) fn answering(gate: Arc<Gate>, started: Time, future: S::Future, headers: Headers) -> Self {
@@ -103,10 +92,17 @@ where
         loop {
             match state.as_mut().project() {
                 Projection::Refused { response } => return Poll::Ready(Ok(response.take().expect("polled once"))),
-                Projection::Waiting { waiting } => {
-                    ready!(waiting.as_mut().expect("polled until it is done").poll(context))?;
-                    let next = waiting.take().expect("it was there").go_on();
-                    state.set(next);
+                Projection::Asking { asked } => {
+                    let answer = ready!(asked.as_mut().expect("polled until it is done").answer.as_mut().poll(context));
+                    let asked = asked.take().expect("it was there");
+                    state.set(asked.act(&answer));
+                }
+                Projection::Held { held } => {
+                    ready!(held.as_mut().expect("polled until it is done").poll(context))?;
+                    let Held { place, mut inner, request, headers, .. } = held.take().expect("it was there");
+                    let gate = place.leave();
+                    let started = gate.tollgate.clock().now();
+                    state.set(State::Answering { future: inner.call(request), gate, headers, started });
                 }
                 Projection::Answering { gate, headers, started, future } => {
                     let answer = ready!(future.poll(context));
@@ -118,63 +114,37 @@ where
     }
 }
 
-impl<S, B> Waiting<S, B>
+impl<S, B> Asked<S, B> {
+    /// Goes on as the answer says.
+    fn act<F, R>(self, answer: &Answer) -> State<S, F, B, R> {
+        let Asked { pending, gate, inner, request, .. } = self;
+        let now = gate.tollgate.clock().now();
+        let verdict = gate.finish(pending, &request, answer, now);
+        match verdict.action() {
+            Action::Allow | Action::Wait(_) => {
+                let (headers, until) = (super::headers(&verdict, now), now + verdict.wait());
+                let timer = Timer::new(gate.tollgate.clock().clone(), until);
+                let place = Place::new(gate, verdict.into_booking());
+                State::Held { held: Some(Held { timer, place, inner, request, headers }) }
+            }
+            Action::Refuse(status) => refused(refusal::refuse(&request, status, &verdict, now)),
+            Action::Drop => refused(refusal::drop(&request)),
+        }
+    }
+}
+
+fn refused<S, F, B, R>(response: Response<ResponseBody<R>>) -> State<S, F, B, R> {
+    State::Refused { response: Some(response) }
+}
+
+impl<S, B> Held<S, B>
 where
     S: Service<Request<B>>,
 {
-    /// Until what is waited for has happened.
+    /// Until the request may go to the inner service.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        match self {
-            Waiting::Held(held) => {
-                ready!(Pin::new(&mut held.timer).poll(context));
-                held.inner.poll_ready(context)
-            }
-            #[cfg(feature = "redis")]
-            Waiting::Asked(asked) => {
-                asked.verdict = Some(Box::new(ready!(asked.asking.as_mut().poll(context))));
-                Poll::Ready(Ok(()))
-            }
-        }
-    }
-
-    /// What comes next.
-    fn go_on<R>(self) -> State<S, S::Future, B, R> {
-        match self {
-            Waiting::Held(Held { place, mut inner, request, headers, .. }) => {
-                let gate = place.leave();
-                let started = gate.tollgate.clock().now();
-                State::Answering { future: inner.call(request), gate, headers, started }
-            }
-            #[cfg(feature = "redis")]
-            Waiting::Asked(asked) => asked.go_on(),
-        }
-    }
-}
-
-impl<S, B> Held<S, B> {
-    fn new(place: Place, until: Time, inner: S, request: Request<B>, headers: Headers) -> Held<S, B> {
-        Held { timer: Timer::new(place.gate.tollgate.clock().clone(), until), place, inner, request, headers }
-    }
-}
-
-#[cfg(feature = "redis")]
-impl<S, B> Asked<S, B> {
-    /// Does what the verdict says. Even who need not wait for a turn waits until the inner service is ready.
-    #[expect(clippy::expect_used, reason = "it is asked only once there is a verdict")]
-    fn go_on<F, R>(self) -> State<S, F, B, R> {
-        let Asked { gate, inner, request, verdict, .. } = self;
-        let (verdict, now) = (verdict.expect("the store was heard"), gate.tollgate.clock().now());
-        let response = match verdict.action() {
-            Action::Refuse(status) => refusal::refuse(&request, status, &verdict, now),
-            Action::Drop => refusal::drop(&request),
-            Action::Allow | Action::Wait(_) => {
-                let (headers, until) = (super::headers(&verdict, now), now + verdict.wait());
-                let place = Place::new(gate, verdict.into_booking());
-                let held = Held::new(place, until, inner, request, headers);
-                return State::Waiting { waiting: Some(Waiting::Held(held)) };
-            }
-        };
-        State::Refused { response: Some(response) }
+        ready!(Pin::new(&mut self.timer).poll(context));
+        self.inner.poll_ready(context)
     }
 }
 
@@ -220,7 +190,8 @@ where
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
             State::Refused { .. } => "Refused",
-            State::Waiting { .. } => "Waiting",
+            State::Asking { .. } => "Asking",
+            State::Held { .. } => "Held",
             State::Answering { .. } => "Answering",
         };
         f.debug_tuple("ResponseFuture").field(&format_args!("{state}")).finish()

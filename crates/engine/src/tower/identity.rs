@@ -68,17 +68,6 @@ impl Attributes {
         self.cost
     }
 
-    /// All of them, as the engine takes them.
-    #[cfg(feature = "redis")]
-    pub(super) fn values(&self) -> SmallVec<[(&str, Value<'_>); 8]> {
-        let value = |given| match given {
-            &Given::Address(address) => Value::Address(address),
-            &Given::Number(number) => Value::Number(number),
-            Given::Text(text) => Value::Text(text),
-        };
-        self.attributes.iter().map(|(name, given)| (&**name, value(given))).collect()
-    }
-
     fn get(&self, name: &str) -> Option<Found<'_>> {
         let (_, value) = self.attributes.iter().find(|(known, _)| known == name)?;
         Some(match value {

@@ -36,18 +36,18 @@ local function count(key, held, number, left, period, at)
   return true, written(number, used, limit, digits), math.ceil((left + later * period) / 1000) + 1
 end
 
--- The number of the window that it is now, what is left of it and how long the next ones are, of windows of so many
+-- The number of the window at a moment, what is left of it and how long the next ones are, of windows of so many
 -- microseconds. Arguments: period, and when number zero begins.
-local function this_window(at)
+local function window_at(moment, at)
   local period = tonumber(ARGV[at])
-  local since = now - ARGV[at + 1]
+  local since = moment - ARGV[at + 1]
   local into = math.fmod(since, period)
   return (since - into) / period, period - into, period
 end
 
--- Arguments: those of `this_window`, and count's.
+-- Arguments: those of `window_at`, and count's.
 local function window(key, held, at)
-  local number, left, period = this_window(at)
+  local number, left, period = window_at(now, at)
   return at + 6, count(key, held, number, left, period, at + 2)
 end
 
@@ -62,9 +62,9 @@ end
 
 -- The same of months of the calendar, counted in years that begin in March, so that the leap day is the last, and in eras
 -- of 400 years, after which the calendar repeats. Arguments: months per window, and seconds east of UTC.
-local function this_month(at)
+local function month_at(moment, at)
   local per_window = tonumber(ARGV[at])
-  local day = math.floor((time[1] + ARGV[at + 1]) / 86400) + 719468
+  local day = math.floor((math.floor(moment / 1000000) + ARGV[at + 1]) / 86400) + 719468
   local era = math.floor(day / 146097)
   local of_era = day % 146097
   local year = math.floor(
@@ -73,12 +73,12 @@ local function this_month(at)
   local month = math.floor((5 * of_year + 2) / 153) + 2
   local number = math.floor(((era * 400 + year) * 12 + month) / per_window)
   local ends = (first_day((number + 1) * per_window) * 86400 - ARGV[at + 1]) * 1000000
-  return number, ends - now, 31 * 86400 * 1000000
+  return number, ends - moment, 31 * 86400 * 1000000
 end
 
--- Arguments: those of `this_month`, and count's.
+-- Arguments: those of `month_at`, and count's.
 local function months(key, held, at)
-  local number, left, period = this_month(at)
+  local number, left, period = month_at(now, at)
   return at + 6, count(key, held, number, left, period, at + 2)
 end
 

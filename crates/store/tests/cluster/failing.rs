@@ -1,0 +1,122 @@
+//! Nodes that die, hang, or do not know us any more, under load.
+
+use crate::common::{Kind, PATIENCE, Server, now, pause};
+use crate::load::{self, LONGEST_RECOVERY, Load, RATE, assert_hardly_any};
+use crate::nodes::{Cluster, PRIMARIES, map, until};
+use std::time::Duration;
+use tollgate_store::Config;
+
+/// Runs load through the end of a primary until its replica has taken over. Says how many were decided for those whose
+/// states others keep while nothing else disturbed that, and how many of them without the store.
+fn fail_over(mut cluster: Cluster, story: &str, end: impl FnOnce(&mut Server)) -> (usize, usize) {
+    let story = &format!("{:?}: {story}", cluster.nodes.first().unwrap().kind);
+    let slots = load::slots(&cluster.config());
+    let load = Load::start(cluster.config(), RATE);
+    load.wait_until_steady();
+    let gone = cluster.nodes.get(1).unwrap().address.to_string();
+    let (low, high, _) = map(&mut cluster.nodes.first().unwrap().client()).swap_remove(1);
+    let is_meant = |user: u64| slots.get(user as usize).is_some_and(|slot| (low..=high).contains(slot));
+    let (broken, before) = (now(), load.store.stats());
+    end(cluster.nodes.get_mut(1).unwrap());
+    until("somebody takes over", || {
+        let taken_over = |number: usize| {
+            let mut client = cluster.nodes.get(number).unwrap().client();
+            let is_ok = client.text(&["CLUSTER", "INFO"]).contains("cluster_state:ok");
+            is_ok && map(&mut client).iter().all(|(_, _, address)| *address != gone)
+        };
+        [0, 2, 4].into_iter().all(taken_over)
+    });
+    let failed_over = broken.elapsed();
+    let recovery = load.wait_for(is_meant);
+    let report = load.report(broken);
+    pause(Duration::from_millis(300));
+    let during = load.store.stats();
+    let waited = during.late + during.failed - before.late - before.failed;
+    let (others, affected) = load.undisturbed(broken, |user| !is_meant(user));
+    println!(
+        "{story}: the cluster took {failed_over:?}, we {recovery:?} more; {waited} waited; of others {affected} of {others}; \
+         {report:?}; {during:?}"
+    );
+    report.assert_nobody_waits(story);
+    assert!(recovery <= LONGEST_RECOVERY + report.lateness, "{story}: back after {recovery:?}");
+    let (meant, degraded) = load.degraded(broken, is_meant);
+    assert!(degraded > meant / 3, "{story}: {degraded} of {meant}");
+    (others, affected)
+}
+
+#[test]
+fn n4_a_primary_that_was_killed_is_not_waited_for_and_its_replica_is_found() {
+    for kind in Kind::ALL {
+        let others = fail_over(Cluster::start(kind), "killed", Server::kill);
+        assert_hardly_any(others, "others than the killed one");
+    }
+}
+
+#[test]
+fn n4_a_primary_that_hangs_is_not_waited_for_and_its_replica_is_found() {
+    for kind in Kind::ALL {
+        let others = fail_over(Cluster::start(kind), "stopped", |node| node.signal("STOP"));
+        assert_hardly_any(others, "others than the stopped one");
+    }
+}
+
+#[test]
+fn n4_a_cluster_that_goes_down_with_one_of_its_nodes_is_found_again() {
+    for kind in Kind::ALL {
+        fail_over(Cluster::start_with(kind, &[]), "killed, and all slots are required", Server::kill);
+    }
+}
+
+#[test]
+fn n4_a_node_that_does_not_know_us_any_more_is_not_asked_and_the_others_are() {
+    let known = ["ACL", "SETUSER", "tollgate", "on", ">secret", "~*", "+@all"];
+    for kind in Kind::ALL {
+        let cluster = Cluster::start(kind);
+        for node in &cluster.nodes {
+            node.client().text(&known);
+        }
+        let slots = load::slots(&cluster.config());
+        let (user, password) = (Some("tollgate".to_owned()), Some("secret".to_owned()));
+        let load = Load::start(Config { user, password, ..cluster.config() }, RATE);
+        load.wait_until_steady();
+        let node = cluster.nodes.first().unwrap();
+        let (low, high, _) = map(&mut node.client()).swap_remove(0);
+        let is_meant = |user: u64| slots.get(user as usize).is_some_and(|slot| (low..=high).contains(slot));
+        let (start, before) = (now(), load.store.stats());
+        node.client().text(&["ACL", "DELUSER", "tollgate"]);
+        pause(Duration::from_millis(1_500));
+        let during = load.store.stats();
+        node.client().text(&known);
+        let recovery = load.wait_for(is_meant);
+        let report = load.report(start);
+        let (others, affected) = load.undisturbed(start, |user| !is_meant(user));
+        println!("{kind:?}: unknown: back after {recovery:?}; of others {affected} of {others}; {report:?}");
+        report.assert_nobody_waits("unknown");
+        assert!(recovery <= LONGEST_RECOVERY + report.lateness, "{kind:?}: back after {recovery:?}");
+        assert_hardly_any((others, affected), "others than the one that does not know us");
+        let waited = during.late + during.failed - before.late - before.failed;
+        assert!(waited <= 40 || !report.is_undisturbed(), "{kind:?}: {before:?} {during:?}");
+    }
+}
+
+#[test]
+fn a_cluster_that_is_not_there_is_told_about_and_found_when_it_comes() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut cluster = Cluster::start(Kind::Redis);
+    for node in &mut cluster.nodes {
+        node.kill();
+    }
+    runtime.block_on(async {
+        let store = tollgate_store::Store::open(cluster.patient());
+        let start = now();
+        while store.trouble().is_none() && start.elapsed() < PATIENCE {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(matches!(*store.trouble().unwrap(), tollgate_store::Trouble::Unreachable(_)), "{:?}", store.trouble());
+        assert!(!store.is_connected());
+        for node in cluster.nodes.iter_mut().take(2 * PRIMARIES) {
+            node.restart();
+        }
+        tokio::time::timeout(PATIENCE, store.connected()).await.unwrap_or_else(|_| panic!("{:?}", store.trouble()));
+    });
+}

@@ -1,0 +1,267 @@
+//! Hosts that count together through a real store: what they promise while it cannot be reached and after that, and that
+//! nothing is lost or counted twice however the network behaves.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod common;
+
+use common::{Kind, PATIENCE, Server, now};
+use std::net::SocketAddr;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tollgate::{RuleSet, Source, Tollgate, Value, Verdict};
+use tollgate_chaos::{Chaos, Proxy, Script, ms};
+use tollgate_limit::Recovery;
+use tollgate_store::{Batch, Config, Fingerprint, Host, Spent, Store};
+use tower_layer::Layer;
+use tower_service::Service;
+
+fn rules(limit: &str, shared: &str, on_failure: &str) -> RuleSet {
+    let text = format!(
+        "namespace: n\nrules: [{{ name: a, key: [user], limits: [{limit}], shared: {shared}, on_failure: {on_failure} }}]\n"
+    );
+    RuleSet::parse(&[Source::new("rules", &*text)]).unwrap()
+}
+
+/// A host, and what it lets through.
+struct Member {
+    tollgate: Tollgate,
+}
+
+impl Member {
+    fn start(address: SocketAddr, rules: RuleSet) -> Member {
+        let config = Config { budget: Duration::from_millis(50), ..Config::new(address.to_string()) };
+        Member { tollgate: Tollgate::builder().store(config).build(rules) }
+    }
+
+    async fn ask(&self, user: &str) -> Verdict {
+        self.tollgate.decide(&tollgate::Request::new("n", &[("user", Value::Text(user))])).await
+    }
+
+    /// How many of so many requests are let through.
+    async fn admit(&self, user: &str, requests: u64) -> u64 {
+        let mut admitted = 0;
+        for _ in 0..requests {
+            admitted += u64::from(self.ask(user).await.is_allowed());
+        }
+        admitted
+    }
+
+    fn knows(&self, hosts: u64) -> bool {
+        let ledger = self.tollgate.engine().ledger();
+        !ledger.is_cut_off() && ledger.hosts() == hosts
+    }
+
+    fn is_cut_off(&self) -> bool {
+        self.tollgate.engine().ledger().is_cut_off() && !self.tollgate.sharing().unwrap().store().is_connected()
+    }
+}
+
+/// Waits until something is so.
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let start = now();
+    while !is_so().await {
+        assert!(start.elapsed() < PATIENCE, "{what} never came to be");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn both_know(one: &Member, other: &Member) {
+    until("two hosts", async || one.knows(2) && other.knows(2)).await;
+}
+
+const MODES: [&str; 3] = ["store", "store-exact", "store-lease"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn n5_hosts_that_are_cut_off_keep_to_their_shares_and_owe_what_they_spent() {
+    for mode in MODES {
+        let mut server = Server::start(Kind::Redis, &[]);
+        let start = |on_failure| Member::start(server.address, rules("100 per hour", mode, on_failure));
+        let (one, other) = (start("local"), start("local"));
+        both_know(&one, &other).await;
+        server.kill();
+        until("being cut off", async || one.is_cut_off() && other.is_cut_off()).await;
+        let degraded = one.ask("alice").await;
+        assert!(degraded.is_degraded() && degraded.is_allowed(), "{mode}");
+        let admitted = (1 + one.admit("alice", 99).await, other.admit("alice", 100).await);
+        assert_eq!(admitted, (50, 50), "{mode}: each has half of the limit");
+        server.spawn_again();
+        both_know(&one, &other).await;
+        // Both have let half of the limit through meanwhile, and so there is nothing left.
+        until(mode, async || {
+            let verdict = one.ask("alice").await;
+            !verdict.is_degraded() && verdict.remaining() == Some(0) && !verdict.is_allowed()
+        })
+        .await;
+        assert!(one.ask("bob").await.is_allowed(), "{mode}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn n4_what_was_let_through_without_limit_is_owed_but_nobody_is_locked_out_for_long() {
+    for mode in MODES {
+        let mut server = Server::start(Kind::Redis, &[]);
+        let host = Member::start(server.address, rules("10 per second", mode, "allow"));
+        until("the store", async || host.knows(1)).await;
+        server.kill();
+        until("being cut off", async || host.is_cut_off()).await;
+        assert_eq!(host.admit("alice", 500).await, 500, "{mode}");
+        server.spawn_again();
+        until("the store", async || host.knows(1)).await;
+        until(mode, async || !host.ask("alice").await.is_allowed()).await;
+        let wait = host.ask("alice").await.retry_after().unwrap_or_default();
+        // No more than the whole limit is owed, whatever was spent.
+        assert!(wait <= Duration::from_millis(1_200), "{mode}: {wait:?}");
+        until(mode, async || host.ask("alice").await.is_allowed()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn n4_rules_that_say_so_refuse_while_the_store_cannot_be_reached() {
+    for mode in MODES {
+        let mut server = Server::start(Kind::Redis, &[]);
+        let host = Member::start(server.address, rules("10 per second", mode, "refuse"));
+        until("the store", async || host.knows(1)).await;
+        assert!(host.ask("alice").await.is_allowed());
+        server.kill();
+        until("being cut off", async || host.is_cut_off()).await;
+        let refused = host.ask("bob").await;
+        assert_eq!((refused.action(), refused.is_degraded()), (tollgate::Action::Refuse(503), true), "{mode}");
+        server.restart();
+        until(mode, async || host.ask("bob").await.is_allowed()).await;
+    }
+}
+
+/// How many tokens the store says are missing.
+async fn missing(store: &Store, limit_id: u64, user: &[u8], number: u64) -> f64 {
+    let key = Fingerprint::new(limit_id, user);
+    let spent = vec![Spent { key, recovery: Recovery::Steady(1e-15), most: u64::MAX >> 12, tokens: 0 }];
+    store.tell(Host(number), &Batch { number, spent }).await.unwrap().missing[0]
+}
+
+/// The limit's id and the client's key, as hosts know them.
+async fn identity(rules: RuleSet) -> (u64, Vec<u8>) {
+    let engine = tollgate::Engine::new(rules, tollgate::Time::ZERO);
+    let attributes = [("user", Value::Text("alice"))];
+    match engine.begin(&tollgate::Request::new("n", &attributes), tollgate::Time::ZERO) {
+        tollgate::Step::Ask(pending) => {
+            let question = &pending.questions()[0];
+            let known = (question.limit_id, question.client.clone());
+            let _ = engine.finish(
+                pending,
+                &tollgate::Request::new("n", &attributes),
+                &tollgate::Answer::Failed,
+                tollgate::Time::ZERO,
+            );
+            known
+        }
+        tollgate::Step::Done(verdict) => panic!("{verdict:?}"),
+    }
+}
+
+/// Connections are reset, cut in the midst of replies and lose replies, over and over again.
+#[tokio::test(flavor = "multi_thread")]
+async fn c4_what_was_told_is_never_lost_or_counted_twice() {
+    // Nothing comes back before the window ends.
+    const LIMIT: &str = "10000000 per 52 weeks using fixed-window";
+    let server = Server::start(Kind::Redis, &[]);
+    let patient = Duration::from_secs(5);
+    let config = Config { budget: patient, connect_timeout: patient, ..Config::new(server.address.to_string()) };
+    let direct = Store::open(config);
+    tokio::time::timeout(PATIENCE, direct.connected()).await.unwrap();
+    let (limit_id, client) = identity(rules(LIMIT, "store-exact", "local")).await;
+    let (mut sum, mut cuts) = (0, 0);
+    for seed in 1..=4 {
+        let proxy = Proxy::tcp(server.address, Chaos::new(seed)).await.unwrap();
+        let host = Member::start(proxy.address(), rules(LIMIT, "store", "refuse"));
+        until("the store", async || host.knows(seed) || host.knows(1)).await;
+        let broken = |number| Chaos::new(10 * seed + number).cut(0.5, 1..400).lose_replies(0.3);
+        let phases = (0..6)
+            .fold(Script::new(), |script, number| script.then(ms(150), broken(number)).then(ms(150), Chaos::new(seed)));
+        proxy.play(phases.repeated());
+        let (start, mut admitted) = (now(), 0);
+        while start.elapsed() < Duration::from_secs(2) {
+            admitted += host.admit("alice", 20).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        proxy.set(Chaos::new(seed));
+        sum += admitted;
+        until("all that was spent", async || {
+            let told = missing(&direct, limit_id, &client, seed).await;
+            assert!(told <= sum as f64 + 0.5, "{told} told of {sum} with seed {seed}");
+            told >= sum as f64 - 0.5
+        })
+        .await;
+        assert!(admitted > 0);
+        cuts += proxy.counts().cut;
+    }
+    println!("{sum} told, {cuts} connections cut");
+    assert!(cuts > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_that_were_borrowed_and_not_used_go_back() {
+    let server = Server::start(Kind::Redis, &[]);
+    let host = Member::start(server.address, rules("100000 per hour", "store-lease", "refuse"));
+    let exact = Member::start(server.address, rules("100000 per hour", "store-exact", "refuse"));
+    both_know(&host, &exact).await;
+    let mut admitted = 0;
+    let start = now();
+    let calls = || host.tollgate.sharing().unwrap().store().stats().answered;
+    let before = calls();
+    while start.elapsed() < Duration::from_secs(1) {
+        admitted += host.admit("alice", 50).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let calls = (calls() - before) as f64 / admitted as f64;
+    println!("{admitted} let through, {calls:.4} calls each");
+    assert!(calls <= 0.05, "{calls}");
+    let came_back = |seconds: u64| 100_000 * seconds / 3_600 + 1;
+    until("all unused tokens", async || {
+        let left = exact.ask("alice").await.remaining().unwrap();
+        admitted += 1;
+        left + admitted <= 100_000 + came_back(start.elapsed().as_secs() + 1) && left + admitted >= 100_000
+    })
+    .await;
+}
+
+/// Says hello to everybody.
+#[derive(Clone)]
+struct Hello;
+
+impl tower_service::Service<http::Request<()>> for Hello {
+    type Response = http::Response<String>;
+    type Error = std::convert::Infallible;
+    type Future = std::future::Ready<Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: http::Request<()>) -> Self::Future {
+        std::future::ready(Ok(http::Response::new("hello".to_owned())))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h4_services_behind_a_layer_share_their_limits() {
+    let mut server = Server::start(Kind::Redis, &[]);
+    let text = "namespace: n\nrules: [{ name: a, key: [header.x-user], limits: [10 per hour], shared: store-exact, on_failure: refuse }]\n";
+    let hosts = [(); 2].map(|()| Member::start(server.address, RuleSet::parse(&[Source::new("rules", text)]).unwrap()));
+    both_know(&hosts[0], &hosts[1]).await;
+    let ask = async |host: usize, user: &str| {
+        let request = http::Request::builder().header("x-user", user).body(()).unwrap();
+        let mut service = hosts[host].tollgate.layer("n").layer(Hello);
+        service.call(request).await.unwrap()
+    };
+    let mut statuses = Vec::new();
+    for number in 0..15 {
+        statuses.push(ask(number % 2, "alice").await.status().as_u16());
+    }
+    assert_eq!(statuses, [[200; 10].as_slice(), &[429; 5]].concat());
+    assert!(ask(1, "alice").await.headers().contains_key("retry-after"));
+    server.kill();
+    until("being cut off", async || hosts[0].is_cut_off()).await;
+    assert_eq!(ask(0, "alice").await.status(), 429, "that is remembered");
+    assert_eq!(ask(0, "bob").await.status(), 503);
+}
