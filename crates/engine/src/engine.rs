@@ -320,6 +320,8 @@ impl Engine {
     fn note_down(&self, verdict: &Verdict, parts: &[Request<'_>]) {
         if verdict.is_allowed() {
             verdict.plan.record(&self.books, parts);
+        } else {
+            verdict.plan.doubt(&self.books, parts);
         }
         verdict.plan.count_degraded();
     }

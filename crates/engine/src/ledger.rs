@@ -280,6 +280,13 @@ impl Ledger {
         if refused_until > now { Hand::Refused(slot.refuse(refused_until, now)) } else { Hand::Empty }
     }
 
+    /// Says that somebody was refused by what this host knows, which may be out of date.
+    pub(crate) fn doubt(&self, bucket: (u64, u64), account: impl FnOnce() -> Option<Account>) {
+        if let Some((id, slot)) = self.open(bucket, account).and_then(|id| Some((id, self.slot(id)?))) {
+            self.count_wanted(slot, id, 1);
+        }
+    }
+
     /// Takes tokens that are in hand, all or none.
     pub(crate) fn draw(&self, id: AccountId, cost: u64, now: Time) -> Hand {
         let drawn = self.slot(id).and_then(|slot| self.draw_from(slot, id, cost, now));

@@ -215,7 +215,7 @@ impl Keeper {
             let Some(account) = ledger.account(id) else { continue };
             self.debtors.insert(id);
             match account.shared {
-                Shared::Store => self.teller.used(id, &account, is_urgent, now),
+                Shared::Store => self.teller.used(ledger, id, &account, is_urgent, now),
                 Shared::StoreLease => self.lender.used(id, &account, now),
                 Shared::Local | Shared::Cluster | Shared::StoreExact => {}
             }

@@ -201,6 +201,17 @@ impl Plan {
         }
     }
 
+    /// Writes down by which limits somebody was refused that this host alone does not know all about.
+    #[cold]
+    pub(super) fn doubt(&self, books: &Books, parts: &[Request<'_>]) {
+        let is_told = |check: &&Checked| check.shared == Shared::Store && !check.is_degraded;
+        for check in self.checks.iter().filter(is_told).filter(|check| !check.decision.is_allowed()) {
+            if let Some((limit, _)) = local(&self.rules, check) {
+                books.ledger.doubt(bucket(limit, check), || self.account(check, parts));
+            }
+        }
+    }
+
     fn account(&self, check: &Checked, parts: &[Request<'_>]) -> Option<Account> {
         let (limit, amount, client) = self.elsewhere(check, parts)?;
         let rule = rule(&self.rules, check)?;
