@@ -148,7 +148,7 @@ pub const SETTINGS: &[Setting] = &[
         value: "URL",
         default: "",
         help: "The Redis or Valkey in which daemons count together what rules say is `shared`: `redis://[USER:PASSWORD@]HOST[:PORT]`, \
-               `rediss://…` for TLS, or `redis-sentinel://HOST,HOST/NAME`. Without one such rules do what they say for failures.",
+               `rediss://…` for TLS, `redis-sentinel://HOST,HOST/NAME` or `redis-cluster://HOST,HOST`. Without one such rules do what they say for failures.",
     },
     Setting {
         name: "store-password",

@@ -18,6 +18,14 @@ const AUTHORITIES: [&str; 4] = [
 const SERVER_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
+/// What stands between the scheme and the end of a URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Server,
+    Sentinels,
+    Cluster,
+}
+
 /// What a URL says.
 #[derive(Debug, PartialEq, Eq)]
 struct Location {
@@ -113,39 +121,48 @@ fn trusting(path: &Path) -> Result<Tls, String> {
     Ok(Tls(Arc::new(builder.with_root_certificates(roots).with_no_client_auth())))
 }
 
-const EXPECTED: &str = "it should be a URL such as `redis://127.0.0.1:6379`, `rediss://redis.internal` for TLS, or \
-                        `redis-sentinel://ONE,OTHER/NAME`";
+const EXPECTED: &str = "it should be a URL such as `redis://127.0.0.1:6379`, `rediss://redis.internal` for TLS, \
+                        `redis-sentinel://ONE,OTHER/NAME` or `redis-cluster://ONE,OTHER`";
 
 /// What a URL says, or what it should say.
 fn locate(url: &str) -> Result<Location, &'static str> {
     let (scheme, rest) = url.split_once("://").ok_or(EXPECTED)?;
-    let (is_encrypted, has_sentinels) = match scheme {
-        "redis" => (false, false),
-        "rediss" => (true, false),
-        "redis-sentinel" => (false, true),
-        "rediss-sentinel" => (true, true),
+    let (protocol, kind) = scheme.split_once('-').unwrap_or((scheme, ""));
+    let is_encrypted = match protocol {
+        "redis" => false,
+        "rediss" => true,
+        _ => return Err(EXPECTED),
+    };
+    let kind = match kind {
+        "" => Kind::Server,
+        "sentinel" => Kind::Sentinels,
+        "cluster" => Kind::Cluster,
         _ => return Err(EXPECTED),
     };
     let (login, rest) = rest.rsplit_once('@').unwrap_or(("", rest));
     let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
-    let address = if has_sentinels { sentinels(hosts, path)? } else { server(hosts, path)? };
+    let address = match kind {
+        Kind::Sentinels => Address::Sentinels { sentinels: each(hosts, SENTINEL_PORT)?, name: name(path)? },
+        Kind::Server | Kind::Cluster if !matches!(path, "" | "0") => return Err(ONE_DATABASE),
+        Kind::Server => Address::Server(with_port(hosts, SERVER_PORT)?),
+        Kind::Cluster => Address::Cluster(each(hosts, SERVER_PORT)?),
+    };
     let (user, password) = login.split_once(':').unwrap_or((login, ""));
     Ok(Location { address, user: given(user)?, password: given(password)?, is_encrypted })
 }
 
-fn server(host: &str, path: &str) -> Result<Address, &'static str> {
-    match path {
-        "" | "0" => Ok(Address::Server(with_port(host, SERVER_PORT)?)),
-        _ => Err("only the database 0 is used; to be apart from others set `store-prefix`"),
-    }
-}
+const ONE_DATABASE: &str = "only the database 0 is used; to be apart from others set `store-prefix`";
 
-fn sentinels(hosts: &str, name: &str) -> Result<Address, &'static str> {
-    if name.is_empty() || name.contains(['/', '?']) {
+/// What sentinels call the primary.
+fn name(path: &str) -> Result<String, &'static str> {
+    if path.is_empty() || path.contains(['/', '?']) {
         return Err("after the sentinels comes what they call the primary, as in `redis-sentinel://ONE,OTHER/NAME`");
     }
-    let sentinels = hosts.split(',').map(|host| with_port(host, SENTINEL_PORT)).collect::<Result<_, _>>()?;
-    Ok(Address::Sentinels { sentinels, name: name.to_owned() })
+    Ok(path.to_owned())
+}
+
+fn each(hosts: &str, port: u16) -> Result<Vec<String>, &'static str> {
+    hosts.split(',').map(|host| with_port(host, port)).collect()
 }
 
 /// A host with its port, or else the usual one. The colons of an IPv6 address are within brackets.
@@ -203,14 +220,23 @@ mod tests {
         assert_eq!(locate("rediss://to%3all:p%40ss/word@h:1/"), Ok(named));
         let sentinels = vec!["a:26379".to_owned(), "b:1".to_owned()];
         let many = located(Address::Sentinels { sentinels, name: "limits".to_owned() });
+        let nodes = located(Address::Cluster(vec!["a:6379".to_owned(), "b:7001".to_owned()]));
+        assert_eq!(locate("redis-cluster://a,b:7001"), Ok(nodes));
         assert_eq!(locate("redis-sentinel://:x@a,b:1/limits"), Ok(Location { password: Some("x".to_owned()), ..many }));
     }
 
     #[test]
     fn what_is_no_url_is_told_what_one_is() {
-        for wrong in
-            ["localhost:6379", "http://h", "redis://", "redis://h:0", "redis://h:x", "redis://:1", "redis://a b"]
-        {
+        for wrong in [
+            "localhost:6379",
+            "http://h",
+            "redis://",
+            "redis://h:0",
+            "redis://h:x",
+            "redis://:1",
+            "redis://a b",
+            "redis-x://h",
+        ] {
             assert_eq!(locate(wrong), Err(EXPECTED), "{wrong}");
         }
         assert!(locate("redis://h/3").unwrap_err().contains("`store-prefix`"));
