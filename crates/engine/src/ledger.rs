@@ -511,7 +511,8 @@ impl Marks {
         self.0.iter().zip(0_u32..).flat_map(|(word, number)| {
             // To look is cheaper than to write.
             let bits = if word.load(Ordering::Relaxed) == 0 { 0 } else { word.swap(0, Ordering::AcqRel) };
-            (0..u64::BITS).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| number * u64::BITS + bit)
+            let length = if bits == 0 { 0 } else { u64::BITS };
+            (0..length).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| number * u64::BITS + bit)
         })
     }
 }

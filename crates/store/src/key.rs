@@ -56,7 +56,7 @@ impl Client {
     }
 }
 
-/// The step of SplitMix64, by which small differences become large ones.
+/// The step of `SplitMix64`, by which small differences become large ones.
 fn mix(word: u64) -> u64 {
     let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -42,14 +42,16 @@ pub async fn should_rate_limit(turn: Turn<'_>, message: &[u8], reply: &mut Write
 /// Decides by the rules alone.
 async fn decide(turn: Turn<'_>, request: &RateLimitRequest<'_>, reply: &mut Writer) {
     let parts: Parts<'_> = request.descriptors.iter().map(|descriptor| request.part(descriptor)).collect();
-    let verdict = turn.decide_all(&parts).await;
     let (state, now) = (turn.state, turn.now);
-    write(reply, goes_ahead(&verdict), |reply| {
-        for (part, asked) in parts.iter().enumerate() {
-            Status::of_part(state, &verdict, (part, asked), now).write(reply);
-        }
-    });
-    cancel_wait(state, verdict, now);
+    let tell = |verdict: &mut Verdict| {
+        write(reply, goes_ahead(verdict), |reply| {
+            for (part, asked) in parts.iter().enumerate() {
+                Status::of_part(state, verdict, (part, asked), now).write(reply);
+            }
+        });
+        cancel_wait(state, verdict, now);
+    };
+    turn.decide_all(&parts, tell).await;
 }
 
 type Parts<'a> = SmallVec<[Request<'a>; 4]>;
@@ -73,14 +75,16 @@ async fn decide_with_overrides(
         write_mixed(reply, false, request, &overrides, statuses, now);
         return Ok(());
     }
-    let verdict = turn.decide_all(&parts).await;
-    let is_allowed = goes_ahead(&verdict);
-    if !is_allowed {
-        overrides::give_back(&mut overrides, state.buckets(), now);
-    }
-    let statuses = parts.iter().enumerate().map(|part| Status::of_part(state, &verdict, part, now));
-    write_mixed(reply, is_allowed, request, &overrides, statuses, now);
-    cancel_wait(state, verdict, now);
+    let tell = |verdict: &mut Verdict| {
+        let is_allowed = goes_ahead(verdict);
+        if !is_allowed {
+            overrides::give_back(&mut overrides, state.buckets(), now);
+        }
+        let statuses = parts.iter().enumerate().map(|part| Status::of_part(state, verdict, part, now));
+        write_mixed(reply, is_allowed, request, &overrides, statuses, now);
+        cancel_wait(state, verdict, now);
+    };
+    turn.decide_all(&parts, tell).await;
     Ok(())
 }
 
@@ -90,9 +94,9 @@ fn goes_ahead(verdict: &Verdict) -> bool {
 }
 
 /// Who was refused for having to wait gets back what the wait was for.
-fn cancel_wait(state: &State, verdict: Verdict, now: Time) {
+fn cancel_wait(state: &State, verdict: &mut Verdict, now: Time) {
     if !verdict.wait().is_zero() {
-        state.engine().cancel(verdict, now);
+        state.engine().cancel(verdict.take_booking(), now);
     }
 }
 

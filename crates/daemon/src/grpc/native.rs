@@ -81,8 +81,8 @@ fn settlement(message: &[u8]) -> Result<(HoldId, u64), Fault> {
 
 pub(super) async fn check(turn: Turn<'_>, message: &[u8], reply: &mut Writer) -> Done {
     let asked = Asked::decode(message)?;
-    let verdict = turn.decide(&asked.borrow()).await;
-    reply.frame(|reply| tell(reply, &asked, &verdict, turn.now));
+    let answer = |verdict: &mut Verdict| reply.frame(|reply| tell(reply, &asked, verdict, turn.now));
+    turn.decide(&asked.borrow(), answer).await;
     Ok(())
 }
 
@@ -112,8 +112,8 @@ pub(super) async fn check_many(turn: Turn<'_>, message: &[u8], reply: &mut Write
     turn.lasts().await;
     let start = reply.begin();
     for asked in &requests {
-        let verdict = turn.decide(&asked.borrow()).await;
-        reply.message(1, |reply| tell(reply, asked, &verdict, turn.now));
+        let answer = |verdict: &mut Verdict| reply.message(1, |reply| tell(reply, asked, verdict, turn.now));
+        turn.decide(&asked.borrow(), answer).await;
     }
     reply.end(start);
     Ok(requests.len() as u64)

@@ -17,7 +17,7 @@ use http::{HeaderMap, Uri};
 use serde::Serialize;
 use std::time::Duration;
 use told::{Explained, Told};
-use tollgate::Action;
+use tollgate::{Action, Time, Verdict};
 
 /// `POST /v1/check`: decides about one request, or about each of many by itself.
 pub(super) async fn check(visit: &Visit, headers: HeaderMap, uri: &Uri, body: &[u8]) -> Result<Reply, Fault> {
@@ -54,26 +54,29 @@ pub(super) async fn write_check(turn: Turn<'_>, body: &[u8], out: &mut Vec<u8>) 
 
 async fn write_one(turn: Turn<'_>, ask: &Ask<'_>, out: &mut Vec<u8>) {
     let attributes = ask.attributes.borrow();
-    let verdict = turn.decide(&ask.request(&attributes)).await;
     // Writing to memory cannot fail.
-    _ = serde_json::to_writer(out, &Told::new(&Answer::new(&verdict)));
+    let tell = |verdict: &mut Verdict| _ = serde_json::to_writer(out, &Told::new(&Answer::new(verdict)));
+    turn.decide(&ask.request(&attributes), tell).await;
 }
 
 /// The same with the status that the verdict has for the client.
 async fn check_by_status(turn: Turn<'_>, headers: HeaderMap, body: &[u8]) -> Result<Reply, Fault> {
     let ask: Ask<'_> = parse(body)?;
     let attributes = ask.attributes.borrow();
-    let (verdict, now) = (turn.decide(&ask.request(&attributes)).await, turn.now);
-    Ok(match verdict.action() {
-        Action::Refuse(status) => reply::refusal(&verdict, status, now),
+    Ok(turn.decide(&ask.request(&attributes), |verdict| by_status(headers, verdict, turn.now)).await)
+}
+
+fn by_status(headers: HeaderMap, verdict: &Verdict, now: Time) -> Reply {
+    match verdict.action() {
+        Action::Refuse(status) => reply::refusal(verdict, status, now),
         // To close a connection is up to who has it.
-        Action::Drop => reply::refusal(&verdict, 429, now),
+        Action::Drop => reply::refusal(verdict, 429, now),
         Action::Allow | Action::Wait(_) => {
-            let mut reply = reply::json(headers, &Told::new(&Answer::new(&verdict)));
-            reply::add_limits(&mut reply, &verdict, now);
+            let mut reply = reply::json(headers, &Told::new(&Answer::new(verdict)));
+            reply::add_limits(&mut reply, verdict, now);
             reply
         }
-    })
+    }
 }
 
 /// What fits most answers.

@@ -46,28 +46,29 @@ impl State {
 }
 
 impl Turn<'_> {
-    /// Decides about a request.
-    pub async fn decide(self, request: &Request<'_>) -> Verdict {
-        self.decide_all(std::slice::from_ref(request)).await
+    /// Decides about a request, and shows the verdict to whoever tells it. It is large, so that to hand it on would take as
+    /// long as a good part of deciding.
+    pub async fn decide<T>(self, request: &Request<'_>, tell: impl FnOnce(&mut Verdict) -> T) -> T {
+        self.decide_all(std::slice::from_ref(request), tell).await
     }
 
-    /// Decides about requests that go ahead together or not at all.
-    pub async fn decide_all(self, parts: &[Request<'_>]) -> Verdict {
+    /// The same for requests that go ahead together or not at all.
+    pub async fn decide_all<T>(self, parts: &[Request<'_>], tell: impl FnOnce(&mut Verdict) -> T) -> T {
         let engine = self.state.engine();
-        let Some(sharing) = self.state.sharing() else { return engine.check_all(parts, self.now) };
-        if let Some(verdict) = engine.check_here(parts, self.now) {
-            return verdict;
+        let Some(sharing) = self.state.sharing() else { return tell(&mut engine.check_all(parts, self.now)) };
+        if let Some(verdict) = &mut engine.check_here(parts, self.now) {
+            return tell(verdict);
         }
         self.lasts().await;
         // What a connection keeps while it waits for its next question should not have room for this.
-        Box::pin(engine.check_all_with(sharing.store(), parts, self.now)).await
+        tell(&mut Box::pin(engine.check_all_with(sharing.store(), parts, self.now)).await)
     }
 
     /// Goes on only if it is certain that what follows is not begun again: to be waited for before anything is taken that
     /// is not decided with the rest.
     pub async fn lasts(self) {
         if !self.is_long && self.state.sharing().is_some() {
-            pending().await
+            pending::<()>().await;
         }
     }
 

@@ -42,12 +42,12 @@ impl ByRules {
         let (engine, now) = (turn.state.engine(), turn.now);
         match self {
             ByRules::Check => {
-                let verdict = turn.decide(&request("CHECK", arguments)?.borrow()).await;
-                tell(&Answer::new(&verdict), replies);
+                let asked = request("CHECK", arguments)?;
+                turn.decide(&asked.borrow(), |verdict| tell(&Answer::new(verdict), replies)).await;
             }
             ByRules::CheckHeaders => {
-                let verdict = turn.decide(&request("CHECK.HEADERS", arguments)?.borrow()).await;
-                tell_with_headers(&verdict, now, replies);
+                let asked = request("CHECK.HEADERS", arguments)?;
+                turn.decide(&asked.borrow(), |verdict| tell_with_headers(verdict, now, replies)).await;
             }
             ByRules::Peek => tell(&Answer::new(&engine.peek(&request("PEEK", arguments)?.borrow(), now)), replies),
             ByRules::Explain => {
