@@ -24,6 +24,8 @@ pub struct Answer<'a> {
     pub rule: Option<&'a str>,
     /// Why; see [`tollgate::Reason`].
     pub reason: &'static str,
+    /// Whether those were not asked whom a limit is shared with, so that its rule's `on_failure` has decided.
+    pub degraded: bool,
 }
 
 impl<'a> Answer<'a> {
@@ -44,6 +46,7 @@ impl<'a> Answer<'a> {
             reset_after: decision.map(|decision| decision.reset_after),
             rule: verdict.rule(),
             reason: verdict.reason().name(),
+            degraded: verdict.is_degraded(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod layers;
 mod settings;
+mod store;
 
 pub use layers::{Layers, Origin};
 pub use settings::{SETTINGS, Setting, reference};
@@ -47,6 +48,8 @@ pub struct Config {
     pub allow_anonymous: bool,
     /// Certificates for all TCP listeners.
     pub tls: Option<TlsFiles>,
+    /// Where limits are kept that many daemons count together.
+    pub store: Option<tollgate::store::Config>,
     /// How much is logged.
     pub log: LogLevel,
     /// As what.
@@ -115,6 +118,7 @@ impl Config {
                 access: read.tokens("token-file"),
                 allow_anonymous: read.choice("allow-anonymous", &[("false", false), ("true", true)]),
                 tls: read.tls(),
+                store: read.store(),
                 log: read.choice(
                     "log",
                     &[
@@ -152,6 +156,7 @@ impl Reader<'_> {
     fn parsed<T: Default>(&mut self, name: &str, expected: &str, parse: impl Fn(&str) -> Option<T>) -> T {
         let (value, origin) = self.layers.get(name);
         parse(value).unwrap_or_else(|| {
+            let value = self.layers.shown(name);
             self.mistakes.0.push(format!("{origin}: `{name}` is `{value}`; it should be {expected}"));
             T::default()
         })

@@ -26,6 +26,8 @@ pub enum Fault {
     TooSlow,
     /// The daemon is about to end.
     Stopping,
+    /// The store did not say that it has done what it was told to.
+    NoStore,
 }
 
 /// The codes of gRPC that are used here.
@@ -76,6 +78,7 @@ impl Fault {
             Fault::TooManyReservations => ("too-many-reservations", "BUSY", GrpcCode::Unavailable, 503),
             Fault::TooSlow => ("too-slow", "ERR", GrpcCode::DeadlineExceeded, 408),
             Fault::Stopping => ("stopping", "LOADING", GrpcCode::Unavailable, 503),
+            Fault::NoStore => ("no-store", "TRYAGAIN", GrpcCode::Unavailable, 503),
         }
     }
 }
@@ -91,6 +94,7 @@ impl fmt::Display for Fault {
             Fault::TooManyReservations => "too many reservations are open; settle some, or let them run out sooner",
             Fault::TooSlow => "the request took too long to arrive",
             Fault::Stopping => "the daemon is about to end; ask another one",
+            Fault::NoStore => "the store does not answer, so that only what is counted here was reset; ask again",
         })
     }
 }

@@ -19,6 +19,7 @@ pub mod metrics;
 pub mod otlp;
 pub mod resp;
 mod serve;
+mod sharing;
 mod state;
 mod systemd;
 pub mod throttle;
@@ -26,4 +27,4 @@ pub mod tls;
 
 pub use holds::HoldId;
 pub use serve::serve;
-pub use state::{RESERVED_FOR, Reserved, State};
+pub use state::{RESERVED_FOR, Reserved, State, Turn, at_once};

@@ -34,6 +34,11 @@ pub trait FrontEnd: Send + Sync + 'static {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static;
 
+    /// The same for a plain TCP connection, for those that can do more with a socket than with any stream.
+    fn serve_tcp(&self, stream: TcpStream, peer: Peer, stop: Stop) -> impl Future<Output = ()> + Send {
+        self.serve(stream, peer, stop)
+    }
+
     /// Where its connections are counted.
     fn meter(&self) -> &Meter;
 }
@@ -114,7 +119,7 @@ impl Default for Door {
 /// lost on the way. Whoever goes on sending is not waited for.
 pub(crate) async fn part<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> io::Result<()> {
     stream.shutdown().await?;
-    let mut unread = [0; 4096];
+    let mut unread = vec![0; 4096];
     let drain = async { while stream.read(&mut unread).await.is_ok_and(|read| read > 0) {} };
     let _ = timeout(PARTING, drain).await;
     Ok(())
@@ -198,9 +203,17 @@ impl<F: FrontEnd> Guest<F> {
             return;
         }
         let is_trusted = self.door.trusts_everybody || address.is_loopback();
-        let Some(tls) = self.door.tls.clone() else {
-            return self.serve(stream, Peer { address: Some(address), is_trusted }).await;
-        };
+        // What a connection may need takes memory only when it needs it.
+        match self.door.tls.clone() {
+            None => {
+                let peer = Peer { address: Some(address), is_trusted };
+                self.count(self.front_end.serve_tcp(stream, peer, self.stop.clone())).await;
+            }
+            Some(tls) => Box::pin(self.shake_hands(stream, address, is_trusted, tls)).await,
+        }
+    }
+
+    async fn shake_hands(self, stream: TcpStream, address: IpAddr, is_trusted: bool, tls: Arc<Tls>) {
         let accepted = timeout(HANDSHAKE, tls.acceptor().accept(stream)).await;
         match accepted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
             Ok(stream) => {
@@ -216,10 +229,15 @@ impl<F: FrontEnd> Guest<F> {
     }
 
     async fn serve<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(self, stream: S, peer: Peer) {
+        self.count(self.front_end.serve(stream, peer, self.stop.clone())).await;
+    }
+
+    /// Counts a connection as open for as long as it is served.
+    async fn count(&self, serving: impl Future<Output = ()>) {
         let meter = self.front_end.meter();
         meter.accepted.fetch_add(1, Ordering::Relaxed);
         meter.open.fetch_add(1, Ordering::Relaxed);
-        self.front_end.serve(stream, peer, self.stop).await;
+        serving.await;
         meter.open.fetch_sub(1, Ordering::Relaxed);
     }
 }

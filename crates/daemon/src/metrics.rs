@@ -4,6 +4,7 @@
 //! often are shown only to those who ask for them: they name clients, and each that comes up begins a series.
 
 mod process;
+mod store;
 
 use crate::meters::{Meter, Protocol};
 use crate::state::State;
@@ -55,6 +56,9 @@ pub fn page(state: &State, format: Format, keys: Keys) -> String {
     page.rules(&rules);
     if keys == Keys::Top {
         page.top(&rules);
+    }
+    if let Some(sharing) = state.sharing() {
+        page.store(sharing.store(), state.engine().ledger());
     }
     page.front_ends(state);
     page.process(&Process::read());
@@ -160,6 +164,14 @@ impl Page {
                 let labels = [("namespace", &**namespace), ("rule", rule), ("ending", ending)];
                 self.sample("tollgate_decisions_total", &labels, count);
             }
+        }
+        self.family(
+            "tollgate_degraded_total",
+            Kind::Counter,
+            "Decisions of all endings that were made without the store, as the rule says for failures.",
+        );
+        for (namespace, rule, RuleSnapshot { counts, .. }) in rules {
+            self.sample("tollgate_degraded_total", &[("namespace", namespace), ("rule", rule)], counts.degraded);
         }
         let of_rules = "Clients that the rule has seen, by estimate.";
         self.each_rule("tollgate_clients", of_rules, rules, |rule| rule.clients.round());

@@ -5,7 +5,7 @@ mod metrics;
 mod traces;
 
 pub use traces::Tracer;
-pub(crate) use traces::note;
+pub(crate) use traces::{Trace, note};
 
 use crate::listen::Stop;
 use crate::metrics::{Format, Keys, page};

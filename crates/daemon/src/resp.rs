@@ -1,7 +1,9 @@
 //! RESP2 and RESP3: any language that has a Redis client has a client.
 
 pub mod command;
+mod conversation;
 pub mod decode;
+mod quick;
 pub mod reply;
 mod server;
 

@@ -9,7 +9,7 @@ use crate::resp::RespServer;
 use crate::state::State;
 use crate::systemd::{self, Sockets};
 use crate::tls::{Tls, TlsFiles};
-use crate::{example, logging, otlp};
+use crate::{example, logging, otlp, sharing};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -50,6 +50,7 @@ pub async fn serve(config: Config) -> Result<(), Failure> {
             daemon
         }
     };
+    daemon.listening.spawn(sharing::watch(Arc::clone(&daemon.state), daemon.stop.clone()));
     daemon.open_all().await?;
     // Whoever reads that it is ready may tell it to end at once.
     let signals = Signals::new()?;
@@ -74,7 +75,8 @@ fn rules_path(config: &Config) -> Result<Option<PathBuf>, Failure> {
 }
 
 fn open_rules(config: &Config, path: Option<&Path>) -> Result<Tollgate, Failure> {
-    let builder = Tollgate::builder()
+    let builder = config.store.clone().map_or_else(Tollgate::builder, |store| Tollgate::builder().store(store));
+    let builder = builder
         .capacity(Capacity::Keys(config.buckets))
         .unknown_namespaces(config.unknown_namespaces)
         .observer(logging::observe);

@@ -1,12 +1,15 @@
+mod turn;
+
+pub use turn::{Turn, at_once};
+
 use crate::access::Access;
-use crate::fault::Fault;
 use crate::holds::{HoldId, Holds};
 use crate::meters::Meters;
 use crate::otlp::Tracer;
 use std::hash::RandomState;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tollgate::{Capacity, Engine, Request, Table, Time, Tollgate, Verdict};
+use tollgate::{Capacity, Engine, Table, Time, Tollgate, Verdict};
 
 /// A reservation runs out after this, unless its client says otherwise, and after an hour at the latest.
 pub const RESERVED_FOR: Duration = Duration::from_secs(60);
@@ -28,8 +31,15 @@ pub struct State {
 /// What came of a reservation.
 #[derive(Debug)]
 pub enum Reserved {
-    /// It is open: what to settle it by, and how long to wait before going ahead.
-    Open(HoldId, Duration),
+    /// It is open.
+    Open {
+        /// What to settle it by.
+        id: HoldId,
+        /// How long to wait before going ahead.
+        wait: Duration,
+        /// Whether those were not asked whom a limit is shared with.
+        is_degraded: bool,
+    },
     /// Nothing was taken, and this is why.
     Refused(Box<Verdict>),
 }
@@ -103,38 +113,6 @@ impl State {
     /// Says so from now on.
     pub fn begin_to_stop(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
-    }
-
-    /// Takes an estimate, to be settled within `expires_after`: a minute, unless told otherwise.
-    ///
-    /// # Errors
-    /// Too many are open.
-    pub fn reserve(
-        &self,
-        request: &Request<'_>,
-        expires_after: Option<Duration>,
-        now: Time,
-    ) -> Result<Reserved, Fault> {
-        if !self.holds.has_room(now) {
-            return Err(Fault::TooManyReservations);
-        }
-        let expires_after = expires_after.unwrap_or(RESERVED_FOR).min(LONGEST_RESERVATION);
-        Ok(match self.engine().reserve(request, expires_after, now) {
-            Ok(hold) => {
-                let wait = hold.wait();
-                Reserved::Open(self.holds.keep(hold), wait)
-            }
-            Err(verdict) => Reserved::Refused(Box::new(verdict)),
-        })
-    }
-
-    /// Says what a reservation really was; 0 gives everything back.
-    ///
-    /// # Errors
-    /// There is no such reservation, or no longer.
-    pub fn settle(&self, id: HoldId, actual: u64, now: Time) -> Result<(), Fault> {
-        self.engine().settle(self.holds.take(id, now)?, actual, now);
-        Ok(())
     }
 
     /// How many reservations are open.

@@ -91,7 +91,8 @@ fn read(files: &TlsFiles) -> Result<ServerConfig, String> {
     Ok(config)
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+/// The certificates in a file.
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let certificates = read.map_err(|error| unusable(path, "certificates", &error))?;
     if certificates.is_empty() {

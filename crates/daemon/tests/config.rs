@@ -99,6 +99,50 @@ fn who_listens_to_the_world_says_whom_to_let_in() {
 }
 
 #[test]
+fn the_store_is_named_by_a_url_and_its_password_is_not_shown() {
+    let layers = |file: &str| {
+        let mut layers = Layers::default();
+        layers.add_file(Path::new("t.toml"), file).unwrap();
+        layers
+    };
+    assert!(Config::new(&Layers::default()).unwrap().store.is_none());
+    let named =
+        layers("store = \"redis://toll:h0rse@redis.internal\"\nstore_budget = \"10 ms\"\nstore_prefix = \"shop:\"");
+    let config = Config::new(&named).unwrap();
+    let store = config.store.as_ref().unwrap();
+    assert_eq!((store.user.as_deref(), store.password.as_deref()), (Some("toll"), Some("h0rse")));
+    assert_eq!((store.budget, store.prefix.as_str()), (Duration::from_millis(10), "shop:"));
+    assert!(!format!("{config:?}").contains("h0rse"));
+    assert!(named.to_toml().contains("store = \"redis://***@redis.internal\""), "{}", named.to_toml());
+
+    let mut apart = layers("store = \"redis://redis.internal\"");
+    apart.add_environment([("TOLLGATE_STORE_PASSWORD".to_owned(), "h0rse".to_owned())].into_iter()).unwrap();
+    assert_eq!(Config::new(&apart).unwrap().store.unwrap().password.as_deref(), Some("h0rse"));
+    assert!(!apart.to_toml().contains("h0rse"));
+    let file = std::env::temp_dir().join(format!("tollgate-password-{}", std::process::id()));
+    std::fs::write(&file, "battery\n").unwrap();
+    let by_file = format!("store = \"redis://redis.internal\"\nstore_password_file = {file:?}");
+    assert_eq!(Config::new(&layers(&by_file)).unwrap().store.unwrap().password.as_deref(), Some("battery"));
+    assert!(mistakes(&format!("{by_file}\nstore_password = \"h0rse\"")).contains("given twice"));
+    std::fs::remove_file(&file).unwrap();
+    assert!(mistakes(&by_file).contains("cannot read `store-password-file`"));
+}
+
+#[test]
+fn what_is_wrong_with_a_store_is_said_without_its_password() {
+    for (file, fix) in [
+        ("store = \"toll:h0rse@redis.internal\"", "`redis://127.0.0.1:6379`"),
+        ("store = \"redis://toll:h0rse@redis.internal/3\"", "`store-prefix`"),
+        ("store = \"redis://toll:h0rse%@redis.internal\"", "`%25`"),
+        ("store = \"redis://toll:h0rse@redis.internal\"\nstore_budget = \"soon\"", "a duration such as"),
+        ("store = \"rediss://toll:h0rse@redis.internal\"\nstore_tls_ca = \"/no/such/file\"", "by `store-tls-ca`"),
+    ] {
+        let said = mistakes(file);
+        assert!(said.starts_with("tollgate.toml:") && said.contains(fix) && !said.contains("h0rse"), "{file}: {said}");
+    }
+}
+
+#[test]
 fn the_page_about_settings_is_up_to_date() {
     let page = include_str!("../../../docs/configuration.md");
     assert_eq!(page, reference(), "write it anew: cargo run -- config --reference > docs/configuration.md");

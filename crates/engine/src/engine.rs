@@ -4,6 +4,8 @@ mod asking;
 mod books;
 mod counting;
 mod deciding;
+#[cfg(feature = "redis")]
+mod elsewhere;
 mod event;
 mod explain;
 mod finding;
@@ -15,6 +17,8 @@ mod together;
 mod verdict;
 
 pub use asking::{Answer, Pending, Question, Step};
+#[cfg(feature = "redis")]
+pub(crate) use elsewhere::Elsewhere;
 pub use event::Event;
 pub use explain::{Applied, Considered, Explanation};
 pub use hold::{Booking, Hold};
@@ -211,11 +215,7 @@ impl Engine {
         let parts = std::slice::from_ref(request);
         let mut verdict = Verdict::open(self.rules.load());
         self.decide(&mut verdict, parts, Taking::Book, now);
-        if !verdict.is_allowed() {
-            return Err(verdict);
-        }
-        let wait = verdict.wait();
-        Ok(Hold::new(verdict.plan.reservations, request.cost, wait, now + expires_after))
+        Hold::of(verdict, request, now + expires_after)
     }
 
     /// Replaces an estimate by what it really was: more is taken into debt, less is given back as far as it has
@@ -308,11 +308,22 @@ impl Engine {
             self.return_to_heirs(&mut verdict.plan);
         }
         verdict.close();
-        if verdict.plan.is_shared && verdict.is_allowed() {
-            verdict.plan.record(&self.books, parts);
+        if verdict.plan.is_shared {
+            self.note_down(verdict, parts);
         }
         verdict.plan.count(!verdict.is_allowed(), parts);
         self.tell(&Event::Decided { parts, verdict });
+    }
+
+    /// Notes down what others are to be told, and what was decided without them.
+    #[cold]
+    fn note_down(&self, verdict: &Verdict, parts: &[Request<'_>]) {
+        if verdict.is_allowed() {
+            verdict.plan.record(&self.books, parts);
+        } else {
+            verdict.plan.doubt(&self.books, parts);
+        }
+        verdict.plan.count_degraded();
     }
 
     /// A request that was refused in a race has paid nothing, not even if rules were replaced in that moment.

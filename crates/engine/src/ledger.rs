@@ -280,6 +280,13 @@ impl Ledger {
         if refused_until > now { Hand::Refused(slot.refuse(refused_until, now)) } else { Hand::Empty }
     }
 
+    /// Says that somebody was refused by what this host knows, which may be out of date.
+    pub(crate) fn doubt(&self, bucket: (u64, u64), account: impl FnOnce() -> Option<Account>) {
+        if let Some((id, slot)) = self.open(bucket, account).and_then(|id| Some((id, self.slot(id)?))) {
+            self.count_wanted(slot, id, 1);
+        }
+    }
+
     /// Takes tokens that are in hand, all or none.
     pub(crate) fn draw(&self, id: AccountId, cost: u64, now: Time) -> Hand {
         let drawn = self.slot(id).and_then(|slot| self.draw_from(slot, id, cost, now));
@@ -321,6 +328,14 @@ impl Ledger {
             // Whoever closed the account in between has lost them: less, never more.
             let _ = slot.tokens.add(id.era, i64::try_from(tokens).unwrap_or(i64::MAX));
         }
+    }
+
+    /// Forgets what was spent of a bucket and nobody was told, what is in hand, and that there was no more.
+    pub fn forget(&self, bucket: (u64, u64)) {
+        let Some((id, slot)) = self.find(bucket).and_then(|id| Some((id, self.slot(id)?))) else { return };
+        let _ = slot.tokens.empty(id.era);
+        slot.owed.store(0, Ordering::Relaxed);
+        slot.refused_until.store(0, Ordering::Relaxed);
     }
 
     fn call(&self, index: u32) {
@@ -509,7 +524,8 @@ impl Marks {
         self.0.iter().zip(0_u32..).flat_map(|(word, number)| {
             // To look is cheaper than to write.
             let bits = if word.load(Ordering::Relaxed) == 0 { 0 } else { word.swap(0, Ordering::AcqRel) };
-            (0..u64::BITS).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| number * u64::BITS + bit)
+            let length = if bits == 0 { 0 } else { u64::BITS };
+            (0..length).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| number * u64::BITS + bit)
         })
     }
 }

@@ -71,7 +71,7 @@ pub use tollgate_limit::{
 };
 
 #[cfg(feature = "redis")]
-pub use sharing::Sharing;
+pub use sharing::{Sharing, Unreached};
 pub use tollgate_rules::{
     CompiledLimit, CompiledNamespace, CompiledRule, Dialect, Glob, Mistake, Mistakes, PathGlob, Pattern, Regex,
     Request, RuleSet, Source, Value, did_you_mean, identity, json_schema, model,

@@ -4,11 +4,14 @@
 //! it, no longer than its budget. Everything else happens in one task in the background, which is called when something
 //! is urgent and looks after the rest now and then.
 
+mod holding;
 mod lender;
 mod teller;
 
+pub use holding::Unreached;
+
 use crate::clock::Clock;
-use crate::engine::{Answer, Engine, Question, Step, Verdict};
+use crate::engine::{Answer, Engine, Pending, Question, Step, Verdict};
 use crate::ledger::{Account, AccountId};
 use lender::{Lender, Lent, Wish, borrow};
 use std::collections::HashSet;
@@ -102,12 +105,15 @@ impl Engine {
     pub async fn check_all_with(&self, store: &Store, parts: &[Request<'_>], now: Time) -> Verdict {
         match self.begin_all(parts, now) {
             Step::Done(verdict) => verdict,
-            Step::Ask(pending) => {
-                let start = Instant::now();
-                let answer = ask(store, pending.questions(), now).await;
-                self.finish_all(pending, parts, &answer, now + start.elapsed())
-            }
+            Step::Ask(pending) => self.finish_with(store, pending, parts, now).await,
         }
+    }
+
+    /// Asks the store what was found to be asked when a decision was begun, and finishes it.
+    pub async fn finish_with(&self, store: &Store, pending: Pending, parts: &[Request<'_>], now: Time) -> Verdict {
+        let start = Instant::now();
+        let answer = ask(store, pending.questions(), now).await;
+        self.finish_all(pending, parts, &answer, now + start.elapsed())
     }
 }
 
@@ -209,7 +215,7 @@ impl Keeper {
             let Some(account) = ledger.account(id) else { continue };
             self.debtors.insert(id);
             match account.shared {
-                Shared::Store => self.teller.used(id, &account, is_urgent, now),
+                Shared::Store => self.teller.used(ledger, id, &account, is_urgent, now),
                 Shared::StoreLease => self.lender.used(id, &account, now),
                 Shared::Local | Shared::Cluster | Shared::StoreExact => {}
             }
@@ -301,23 +307,25 @@ impl Keeper {
         }
     }
 
-    /// Takes tokens in the store whether they are there or not. Limits that cannot go into debt give all that they have.
     async fn charge(&self, account: &Account, tokens: u64) {
         let key = Fingerprint::new(account.limit_id, &account.client);
-        let ask = |cost| {
-            let max_wait = Some(LONGEST_DEBT);
-            Ask { key, limit: account.limit, cost, max_wait, says: Says::Quota }
-        };
-        if tokens == 0 {
-            return;
-        }
-        let told = self.store.ask(vec![ask(tokens)], self.clock.now()).await;
-        if let Told::Decided(decisions) = told
-            && let Some(decision) = decisions.first()
-            && !decision.is_allowed()
-            && decision.remaining > 0
-        {
-            self.store.ask(vec![ask(decision.remaining)], self.clock.now()).await;
-        }
+        let ask = Ask { key, limit: account.limit, cost: tokens, max_wait: None, says: Says::Quota };
+        charge(&self.store, &ask, self.clock.now()).await;
+    }
+}
+
+/// Takes tokens in the store whether they are there or not. Limits that cannot go into debt give all that they have.
+async fn charge(store: &Store, ask: &Ask, now: Time) {
+    let (tokens, ask) = (ask.cost, |cost| Ask { cost, max_wait: Some(LONGEST_DEBT), says: Says::Quota, ..ask.clone() });
+    if tokens == 0 {
+        return;
+    }
+    let told = store.ask(vec![ask(tokens)], now).await;
+    if let Told::Decided(decisions) = told
+        && let Some(decision) = decisions.first()
+        && !decision.is_allowed()
+        && decision.remaining > 0
+    {
+        store.ask(vec![ask(decision.remaining)], now).await;
     }
 }

@@ -108,6 +108,11 @@ impl RuleStats {
         self.blame(client, name);
     }
 
+    /// A decision, which is counted besides, was made without the hosts that the limit is shared with.
+    pub fn degraded(&self) {
+        self.traffic().tally.add_degraded();
+    }
+
     /// What there is to know.
     pub fn snapshot(&self) -> RuleSnapshot {
         let mut snapshot = RuleSnapshot::default();

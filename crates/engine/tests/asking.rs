@@ -346,3 +346,28 @@ fn a_question_says_how_long_the_request_can_wait_and_whether_others_may_pay() {
     assert_eq!(said, [(None, false), (Some(Duration::from_secs(2)), false), (None, true)]);
     let _ = engine.finish(pending, &request, &Answer::Failed, Time::ZERO);
 }
+
+#[test]
+fn who_cannot_wait_decides_what_nobody_else_has_a_say_in_and_takes_nothing_otherwise() {
+    let engine = engine(MIXED);
+    let (mixed, local) = (attributes("mixed", "ann"), attributes("local", "ann"));
+    let (mixed, local) = ([Request::new("n", &mixed)], [Request::new("n", &local)]);
+    assert!(engine.check_here(&mixed, Time::ZERO).is_none());
+    assert_eq!(engine.peek(&mixed[0], Time::ZERO).checks()[0].decision.remaining, 10);
+    assert!(engine.check_here(&local, Time::ZERO).unwrap().is_allowed());
+    assert_eq!(engine.check_here(&local, Time::ZERO).unwrap().action(), Action::Refuse(429));
+    let counted: u64 = engine.snapshot().iter().map(|(_, _, rule)| rule.counts.total()).sum();
+    assert_eq!(counted, 2);
+}
+
+#[test]
+fn decisions_without_the_others_are_counted_as_such_once_a_rule() {
+    let engine = engine(MIXED);
+    let mixed = attributes("mixed", "ann");
+    let request = Request::new("n", &mixed);
+    let pending = pending(engine.begin(&request, Time::ZERO));
+    assert!(engine.finish(pending, &request, &Answer::Failed, Time::ZERO).is_degraded());
+    let degraded: Vec<_> = engine.snapshot().into_iter().map(|(_, rule, said)| (rule, said.counts.degraded)).collect();
+    let expected = [("near", 0), ("far", 1), ("watched", 1), ("local", 0)];
+    assert_eq!(degraded, expected.map(|(rule, count)| (rule.to_owned(), count)));
+}

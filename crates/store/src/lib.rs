@@ -75,6 +75,7 @@ mod call;
 mod cluster;
 mod config;
 mod connection;
+mod forget;
 mod keeper;
 mod key;
 mod map;

@@ -2,7 +2,8 @@
 //!
 //! A state that has no room for a request will have none before the time that the store said, whoever else takes
 //! something meanwhile. So a refusal holds for every request of that cost or more until then. The time it counts from
-//! is when the store was asked, not when it answered: then it never holds for too long.
+//! is when the store was asked, not when it answered: then it never holds for too long. Only who gives back or forgets
+//! what was spent makes it untrue, which hosts hear of when they ask again, after a second at the latest.
 
 use crate::call::{Ask, Says};
 use crate::key::Fingerprint;
@@ -12,6 +13,9 @@ use tollgate_limit::{Decision, Outcome, Retry, Time};
 
 /// What costs more than a limit ever holds is refused for ever; that is remembered for so long.
 const FOR_EVER: Duration = Duration::from_secs(10);
+
+/// Every other refusal is remembered for no longer than this.
+const LONGEST: Duration = Duration::from_secs(1);
 
 /// A fixed number of refusals; a new one takes the place of another that it shares its bits with.
 #[derive(Debug)]
@@ -48,7 +52,7 @@ impl Refusals {
             let Outcome::Refused(retry) = decision.outcome else { continue };
             let until = asked_at
                 + match retry {
-                    Retry::After(wait) => wait,
+                    Retry::After(wait) => wait.min(LONGEST),
                     Retry::Never => FOR_EVER,
                 };
             let Some(place) = self.place(ask) else { continue };

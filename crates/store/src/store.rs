@@ -186,6 +186,10 @@ impl Store {
         self.shared.run(run, deadline).await
     }
 
+    pub(crate) fn forget_refusals(&self, asks: &[Ask]) {
+        self.shared.refusals.forget(asks);
+    }
+
     /// What has been asked so far, and how that went.
     pub fn stats(&self) -> Snapshot {
         self.shared.stats.snapshot()

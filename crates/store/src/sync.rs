@@ -100,8 +100,13 @@ impl Store {
         }
     }
 
-    fn patience(&self) -> Instant {
+    pub(crate) fn patience(&self) -> Instant {
         Instant::now() + self.config().budget * PATIENCE
+    }
+
+    /// The name of what hosts have told about a state. It is kept beside that by which the store decides.
+    pub(crate) fn told_name(&self, key: &Fingerprint) -> String {
+        key.name(&self.config().prefix) + "s"
     }
 
     /// The host's own key is where the first of the states is, and so where all of them are.
@@ -109,7 +114,7 @@ impl Store {
         let prefix = &self.config().prefix;
         let group = batch.spent.first().map_or(0, |spent| self.group(&spent.key));
         let own = format!("{prefix}{{{}}}host:{host}", tag_name(group));
-        let states = batch.spent.iter().map(|spent| spent.key.name(prefix) + "s");
+        let states = batch.spent.iter().map(|spent| self.told_name(&spent.key));
         std::iter::once(own).chain(states).map(String::into_bytes).collect()
     }
 }

@@ -17,7 +17,7 @@ pub(crate) fn add(command: Command) -> Command {
         .env("TOLLGATE_CONFIG")
         .value_parser(value_parser!(PathBuf))
         .help("The file with settings; otherwise tollgate.toml here, or /etc/tollgate/tollgate.toml");
-    let flags = SETTINGS.iter().map(|setting| {
+    let flags = SETTINGS.iter().filter(|setting| !setting.is_secret()).map(|setting| {
         let help = match setting.default {
             "" => format!("{} [env: {}]", setting.help, setting.variable()),
             default => format!("{} [default: {default}] [env: {}]", setting.help, setting.variable()),
@@ -37,7 +37,7 @@ pub(crate) fn layers(flags: &ArgMatches) -> Result<Layers, Failure> {
         layers.add_file(path, &text)?;
     }
     layers.add_environment(std::env::vars())?;
-    for setting in SETTINGS {
+    for setting in SETTINGS.iter().filter(|setting| !setting.is_secret()) {
         if let Some(value) = flags.get_one::<String>(setting.name) {
             layers.set(setting.name, value.clone(), Origin::Flag(setting.name));
         }

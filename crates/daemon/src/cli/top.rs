@@ -9,7 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 use crossterm::{cursor, event, execute, queue, style, terminal};
 use frame::frame;
-use history::{History, read};
+use history::{History, read, read_store};
 use std::io::{Write, stdout};
 use std::time::{Duration, Instant};
 
@@ -62,6 +62,7 @@ fn look(connection: &mut Connection, history: &mut History) -> Result<(), Failur
     let rules =
         read(&connection.ask(&["STATS"])?).ok_or("this daemon answers in a way that this program does not know")?;
     history.add(Instant::now(), rules);
+    history.store = read_store(&connection.ask(&["INFO"])?.to_string());
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use super::ConfigMistakes;
 use super::settings::{SETTINGS, Setting};
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
@@ -48,6 +49,12 @@ impl Layers {
     pub fn get(&self, name: &str) -> (&str, &Origin) {
         let found = self.values.iter().find(|(setting, ..)| setting.name == name);
         found.map_or(("", &Origin::Default), |(_, value, origin)| (value, origin))
+    }
+
+    /// The value in force as it may be seen by everybody.
+    pub fn shown(&self, name: &str) -> Cow<'_, str> {
+        let found = self.values.iter().find(|(setting, ..)| setting.name == name);
+        found.map_or(Cow::Borrowed(""), |(setting, value, _)| setting.shown(value))
     }
 
     /// All of them.
@@ -103,9 +110,10 @@ impl Layers {
         if mistakes.0.is_empty() { Ok(()) } else { Err(mistakes) }
     }
 
-    /// As a file that says the same, with where each value is from.
+    /// As a file that says the same but for passwords, with where each value is from.
     pub fn to_toml(&self) -> String {
         let lines = self.iter().map(|(setting, value, origin)| {
+            let value = &*setting.shown(value);
             let is_bare = value.parse::<u64>().is_ok() || value == "true" || value == "false";
             let value = if is_bare { value.to_owned() } else { toml::Value::String(value.to_owned()).to_string() };
             let line = format!("{} = {value}", setting.key());

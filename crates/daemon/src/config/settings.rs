@@ -1,5 +1,6 @@
 //! The settings there are. Nothing else names them.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// Something that can be configured: as a flag, in the environment and in the file, by the same name.
@@ -25,7 +26,27 @@ impl Setting {
     pub fn variable(&self) -> String {
         format!("TOLLGATE_{}", self.key().to_ascii_uppercase())
     }
+
+    /// Whether nobody is to see it, so that it is no flag: others can see those.
+    pub fn is_secret(&self) -> bool {
+        self.value == "PASSWORD"
+    }
+
+    /// A value as everybody may see it: without passwords, also those in URLs.
+    pub fn shown<'v>(&self, value: &'v str) -> Cow<'v, str> {
+        match (self.value, value.rsplit_once('@')) {
+            _ if self.is_secret() && !value.is_empty() => Cow::Borrowed(HIDDEN),
+            ("URL", Some((login, rest))) => {
+                let scheme = login.find("://").and_then(|end| login.get(..end + 3)).unwrap_or_default();
+                Cow::Owned(format!("{scheme}{HIDDEN}@{rest}"))
+            }
+            _ => Cow::Borrowed(value),
+        }
+    }
 }
+
+/// Stands for what is not shown.
+const HIDDEN: &str = "***";
 
 /// All of them.
 pub const SETTINGS: &[Setting] = &[
@@ -123,6 +144,55 @@ pub const SETTINGS: &[Setting] = &[
         help: "Whoever has a certificate by one of these authorities may ask without a token, and nobody else may connect.",
     },
     Setting {
+        name: "store",
+        value: "URL",
+        default: "",
+        help: "The Redis or Valkey in which daemons count together what rules say is `shared`: `redis://[USER:PASSWORD@]HOST[:PORT]`, \
+               `rediss://…` for TLS, `redis-sentinel://HOST,HOST/NAME` or `redis-cluster://HOST,HOST`. Without one such rules do what they say for failures.",
+    },
+    Setting {
+        name: "store-password",
+        value: "PASSWORD",
+        default: "",
+        help: "The store's password, better in a file or in the environment than in the URL. It is never shown.",
+    },
+    Setting {
+        name: "store-password-file",
+        value: "PATH",
+        default: "",
+        help: "A file whose first line is the store's password.",
+    },
+    Setting {
+        name: "store-prefix",
+        value: "TEXT",
+        default: "tg:",
+        help: "What all keys in the store begin with. Daemons that count together have the same, others on that store have another.",
+    },
+    Setting {
+        name: "store-budget",
+        value: "DURATION",
+        default: "3 milliseconds",
+        help: "How long a decision waits for the store at most. After that, rules do what they say for failures.",
+    },
+    Setting {
+        name: "store-interval",
+        value: "DURATION",
+        default: "100 milliseconds",
+        help: "How often daemons tell each other what they have spent by rules with `shared: store`, unless it is urgent.",
+    },
+    Setting {
+        name: "store-connections",
+        value: "NUMBER",
+        default: "2",
+        help: "Connections to the store, which all requests share.",
+    },
+    Setting {
+        name: "store-tls-ca",
+        value: "PATH",
+        default: "",
+        help: "Who may vouch for the store where its URL says `rediss`, in PEM. Without one, the public authorities that this system trusts.",
+    },
+    Setting {
         name: "log",
         value: "off|error|warn|info|debug",
         default: "info",
@@ -164,15 +234,10 @@ pub fn reference() -> String {
     );
     for setting in SETTINGS {
         let default = if setting.default.is_empty() { String::new() } else { format!("`{}`", setting.default) };
+        let flag = if setting.is_secret() { String::new() } else { format!("`--{}`", setting.name) };
+        let (key, variable, help) = (setting.key(), setting.variable(), setting.help);
         // Writing to memory cannot fail.
-        let _ = writeln!(
-            page,
-            "| `--{}` | `{}` | `{}` | {default} | {} |",
-            setting.name,
-            setting.key(),
-            setting.variable(),
-            setting.help
-        );
+        let _ = writeln!(page, "| {flag} | `{key}` | `{variable}` | {default} | {help} |");
     }
     page
 }

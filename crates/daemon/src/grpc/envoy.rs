@@ -12,7 +12,7 @@ pub use decode::{Descriptor, MOST_DESCRIPTORS, MOST_ENTRIES, Override, RateLimit
 
 use super::wire::Writer;
 use crate::fault::Fault;
-use crate::state::State;
+use crate::state::{State, Turn};
 use overrides::Overrides;
 use smallvec::SmallVec;
 use status::{Code, Status};
@@ -22,7 +22,7 @@ use tollgate::{Request, Time, Verdict};
 ///
 /// # Errors
 /// What is no request. Nothing was taken.
-pub fn should_rate_limit(state: &State, message: &[u8], now: Time, reply: &mut Writer) -> Result<(), Fault> {
+pub async fn should_rate_limit(turn: Turn<'_>, message: &[u8], reply: &mut Writer) -> Result<(), Fault> {
     let request = RateLimitRequest::decode(message)?;
     if request.domain.is_empty() {
         return Err(Fault::Malformed("the domain is empty; it is the namespace of the rules".into()));
@@ -31,36 +31,40 @@ pub fn should_rate_limit(state: &State, message: &[u8], now: Time, reply: &mut W
         return Err(Fault::Malformed("there are no descriptors; Envoy's route has to send at least one".into()));
     }
     let brings_limits = request.descriptors.iter().any(|descriptor| descriptor.limit.is_some());
-    if brings_limits && state.engine().in_force().namespace(request.domain).is_some() {
-        decide_with_overrides(state, &request, now, reply)
+    if brings_limits && turn.state.engine().in_force().namespace(request.domain).is_some() {
+        decide_with_overrides(turn, &request, reply).await
     } else {
-        decide(state, &request, now, reply);
+        decide(turn, &request, reply).await;
         Ok(())
     }
 }
 
 /// Decides by the rules alone.
-fn decide(state: &State, request: &RateLimitRequest<'_>, now: Time, reply: &mut Writer) {
+async fn decide(turn: Turn<'_>, request: &RateLimitRequest<'_>, reply: &mut Writer) {
     let parts: Parts<'_> = request.descriptors.iter().map(|descriptor| request.part(descriptor)).collect();
-    let verdict = state.engine().check_all(&parts, now);
-    write(reply, goes_ahead(&verdict), |reply| {
-        for (part, asked) in parts.iter().enumerate() {
-            Status::of_part(state, &verdict, (part, asked), now).write(reply);
-        }
-    });
-    cancel_wait(state, verdict, now);
+    let (state, now) = (turn.state, turn.now);
+    let tell = |verdict: &mut Verdict| {
+        write(reply, goes_ahead(verdict), |reply| {
+            for (part, asked) in parts.iter().enumerate() {
+                Status::of_part(state, verdict, (part, asked), now).write(reply);
+            }
+        });
+        cancel_wait(state, verdict, now);
+    };
+    turn.decide_all(&parts, tell).await;
 }
 
 type Parts<'a> = SmallVec<[Request<'a>; 4]>;
 
 /// Decides by the rules, but for those descriptors that bring their own limit.
-fn decide_with_overrides(
-    state: &State,
+async fn decide_with_overrides(
+    turn: Turn<'_>,
     request: &RateLimitRequest<'_>,
-    now: Time,
     reply: &mut Writer,
 ) -> Result<(), Fault> {
+    let (state, now) = (turn.state, turn.now);
     let mut overrides = overrides::find(request)?;
+    turn.lasts().await;
     let ruled = request.descriptors.iter().filter(|descriptor| descriptor.limit.is_none());
     let parts: Parts<'_> = ruled.map(|descriptor| request.part(descriptor)).collect();
     if !overrides::take(&mut overrides, state.buckets(), now) {
@@ -71,14 +75,16 @@ fn decide_with_overrides(
         write_mixed(reply, false, request, &overrides, statuses, now);
         return Ok(());
     }
-    let verdict = state.engine().check_all(&parts, now);
-    let is_allowed = goes_ahead(&verdict);
-    if !is_allowed {
-        overrides::give_back(&mut overrides, state.buckets(), now);
-    }
-    let statuses = parts.iter().enumerate().map(|part| Status::of_part(state, &verdict, part, now));
-    write_mixed(reply, is_allowed, request, &overrides, statuses, now);
-    cancel_wait(state, verdict, now);
+    let tell = |verdict: &mut Verdict| {
+        let is_allowed = goes_ahead(verdict);
+        if !is_allowed {
+            overrides::give_back(&mut overrides, state.buckets(), now);
+        }
+        let statuses = parts.iter().enumerate().map(|part| Status::of_part(state, verdict, part, now));
+        write_mixed(reply, is_allowed, request, &overrides, statuses, now);
+        cancel_wait(state, verdict, now);
+    };
+    turn.decide_all(&parts, tell).await;
     Ok(())
 }
 
@@ -88,9 +94,9 @@ fn goes_ahead(verdict: &Verdict) -> bool {
 }
 
 /// Who was refused for having to wait gets back what the wait was for.
-fn cancel_wait(state: &State, verdict: Verdict, now: Time) {
+fn cancel_wait(state: &State, verdict: &mut Verdict, now: Time) {
     if !verdict.wait().is_zero() {
-        state.engine().cancel(verdict, now);
+        state.engine().cancel(verdict.take_booking(), now);
     }
 }
 

@@ -5,11 +5,10 @@ use super::refusal::Refusal;
 use super::wire::Writer;
 use super::{envoy, native};
 use crate::fault::Fault;
-use crate::state::State;
+use crate::state::{State, Turn};
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
-use tollgate::Time;
 
 /// As large as most messages can be.
 const LONGEST: usize = 64 * 1024;
@@ -142,17 +141,18 @@ impl Unary {
     }
 
     /// Answers a message, and says how many questions it was.
-    pub(super) fn answer(self, state: &State, message: &[u8], now: Time, reply: &mut Writer) -> Result<u64, Refusal> {
+    pub(super) async fn answer(self, turn: Turn<'_>, message: &[u8], reply: &mut Writer) -> Result<u64, Refusal> {
+        let (state, now) = (turn.state, turn.now);
         match self {
-            Unary::ShouldRateLimit => envoy::should_rate_limit(state, message, now, reply)?,
-            Unary::Check => native::check(state, message, now, reply)?,
-            Unary::CheckMany => return Ok(native::check_many(state, message, now, reply)?),
+            Unary::ShouldRateLimit => envoy::should_rate_limit(turn, message, reply).await?,
+            Unary::Check => native::check(turn, message, reply).await?,
+            Unary::CheckMany => return Ok(native::check_many(turn, message, reply).await?),
             Unary::Peek => native::peek(state, message, now, reply)?,
             Unary::Explain => native::explain(state, message, now, reply)?,
-            Unary::Reset => native::reset(state, message, now, reply)?,
-            Unary::Reserve => native::reserve(state, message, now, reply)?,
-            Unary::Settle => native::settle(state, message, now, reply)?,
-            Unary::Refund => native::refund(state, message, now, reply)?,
+            Unary::Reset => native::reset(turn, message, reply).await?,
+            Unary::Reserve => native::reserve(turn, message, reply).await?,
+            Unary::Settle => native::settle(turn, message, reply).await?,
+            Unary::Refund => native::refund(turn, message, reply).await?,
             Unary::Health => health::check(state, message, reply)?,
         }
         Ok(1)

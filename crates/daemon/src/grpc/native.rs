@@ -4,10 +4,10 @@ use super::wire::{Field, Malformed, Reader, Writer};
 use crate::answer::{Answer, milliseconds};
 use crate::fault::Fault;
 use crate::holds::HoldId;
-use crate::state::{Reserved, State};
+use crate::state::{Reserved, State, Turn};
 use smallvec::SmallVec;
 use std::time::Duration;
-use tollgate::{Request, Time, Value};
+use tollgate::{Request, Time, Value, Verdict};
 
 /// As many requests as a batch can have.
 const MOST_REQUESTS: usize = 1000;
@@ -79,15 +79,15 @@ fn settlement(message: &[u8]) -> Result<(HoldId, u64), Fault> {
     Ok((id.parse()?, actual))
 }
 
-pub(super) fn check(state: &State, message: &[u8], now: Time, reply: &mut Writer) -> Done {
+pub(super) async fn check(turn: Turn<'_>, message: &[u8], reply: &mut Writer) -> Done {
     let asked = Asked::decode(message)?;
-    reply.frame(|reply| decide(state, &asked, now, reply));
+    let answer = |verdict: &mut Verdict| reply.frame(|reply| tell(reply, &asked, verdict, turn.now));
+    turn.decide(&asked.borrow(), answer).await;
     Ok(())
 }
 
-fn decide(state: &State, asked: &Asked<'_>, now: Time, reply: &mut Writer) {
-    let verdict = state.engine().check(&asked.borrow(), now);
-    write(reply, &Answer::new(&verdict));
+fn tell(reply: &mut Writer, asked: &Asked<'_>, verdict: &Verdict, now: Time) {
+    write(reply, &Answer::new(verdict));
     if asked.wants_headers {
         verdict.headers(now, |name, value| {
             reply.message(11, |reply| {
@@ -99,7 +99,7 @@ fn decide(state: &State, asked: &Asked<'_>, now: Time, reply: &mut Writer) {
 }
 
 /// Decides each by itself, and says how many there were. If one of them makes no sense, none is decided.
-pub(super) fn check_many(state: &State, message: &[u8], now: Time, reply: &mut Writer) -> Result<u64, Fault> {
+pub(super) async fn check_many(turn: Turn<'_>, message: &[u8], reply: &mut Writer) -> Result<u64, Fault> {
     let (mut reader, mut requests) = (Reader::new(message), Vec::new());
     while let Some((number, field)) = reader.field()? {
         if number == 1 {
@@ -109,11 +109,13 @@ pub(super) fn check_many(state: &State, message: &[u8], now: Time, reply: &mut W
             requests.push(Asked::decode(field.bytes()?)?);
         }
     }
-    reply.frame(|reply| {
-        for asked in &requests {
-            reply.message(1, |reply| decide(state, asked, now, reply));
-        }
-    });
+    turn.lasts().await;
+    let start = reply.begin();
+    for asked in &requests {
+        let answer = |verdict: &mut Verdict| reply.message(1, |reply| tell(reply, asked, verdict, turn.now));
+        turn.decide(&asked.borrow(), answer).await;
+    }
+    reply.end(start);
     Ok(requests.len() as u64)
 }
 
@@ -132,36 +134,37 @@ pub(super) fn explain(state: &State, message: &[u8], now: Time, reply: &mut Writ
     Ok(())
 }
 
-pub(super) fn reset(state: &State, message: &[u8], now: Time, reply: &mut Writer) -> Done {
-    let buckets = state.engine().reset(&Asked::decode(message)?.borrow(), now);
+pub(super) async fn reset(turn: Turn<'_>, message: &[u8], reply: &mut Writer) -> Done {
+    let buckets = turn.reset(&Asked::decode(message)?.borrow()).await?;
     reply.frame(|reply| reply.plain_number(1, buckets as u64));
     Ok(())
 }
 
-pub(super) fn reserve(state: &State, message: &[u8], now: Time, reply: &mut Writer) -> Done {
+pub(super) async fn reserve(turn: Turn<'_>, message: &[u8], reply: &mut Writer) -> Done {
     let asked = Asked::decode(message)?;
-    match state.reserve(&asked.borrow(), asked.expires, now)? {
+    match turn.reserve(&asked.borrow(), asked.expires).await? {
         Reserved::Refused(verdict) => reply.frame(|reply| write(reply, &Answer::new(&verdict))),
-        Reserved::Open(id, wait) => reply.frame(|reply| {
+        Reserved::Open { id, wait, is_degraded } => reply.frame(|reply| {
             reply.number(1, 1);
             reply.number(2, 200);
             reply.plain_number(5, milliseconds(wait));
             reply.bytes(10, id.to_string().as_bytes());
+            reply.plain_number(12, is_degraded.into());
         }),
     }
     Ok(())
 }
 
-pub(super) fn settle(state: &State, message: &[u8], now: Time, reply: &mut Writer) -> Done {
+pub(super) async fn settle(turn: Turn<'_>, message: &[u8], reply: &mut Writer) -> Done {
     let (id, actual) = settlement(message)?;
-    state.settle(id, actual, now)?;
+    turn.settle(id, actual).await?;
     reply.frame(|_| {});
     Ok(())
 }
 
-pub(super) fn refund(state: &State, message: &[u8], now: Time, reply: &mut Writer) -> Done {
+pub(super) async fn refund(turn: Turn<'_>, message: &[u8], reply: &mut Writer) -> Done {
     let (id, _) = settlement(message)?;
-    state.settle(id, 0, now)?;
+    turn.settle(id, 0).await?;
     reply.frame(|_| {});
     Ok(())
 }
@@ -184,4 +187,5 @@ fn write(reply: &mut Writer, answer: &Answer<'_>) {
         reply.bytes(8, rule.as_bytes());
     }
     reply.bytes(9, answer.reason.as_bytes());
+    reply.plain_number(12, answer.degraded.into());
 }

@@ -8,7 +8,7 @@ use super::streaming::{Lasting, count};
 use super::wire::{PREFIX, Writer};
 use crate::listen::{FrontEnd, Peer, Stop};
 use crate::meters::{Meter, Protocol};
-use crate::state::State;
+use crate::state::{State, at_once};
 use bytes::Bytes;
 use h2::server::{Builder, Connection, SendResponse};
 use h2::{Ping, PingPong, RecvStream};
@@ -217,9 +217,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Served<S> {
                 return 0;
             }
             Poll::Ready(Ok(message)) => {
-                let answer = || unary.answer(&self.state, &message, now, &mut self.reply);
+                let trace = self.state.trace(parent.map(HeaderValue::as_bytes));
+                let answer = unary.answer(self.state.short_turn(now), &message, &mut self.reply);
                 let asked = (Protocol::Grpc, unary.name());
-                let answered = self.state.traced(parent.map(HeaderValue::as_bytes), asked, answer, Refusal::name);
+                let Some(answered) = at_once(self.state.traced(trace, asked, answer, Refusal::name)) else {
+                    self.spawn(body, respond, |lasting| async move { lasting.answer(unary, &message, trace).await });
+                    return 0;
+                };
                 answered.map_err(Interrupted::Refused)
             }
             Poll::Ready(Err(interrupted)) => Err(interrupted),

@@ -2,11 +2,13 @@
 
 use super::call::{self, Body, Interrupted, Replies};
 use super::method::{Streaming, Unary};
+use super::refusal::Refusal;
 use super::wire::Writer;
 use super::{health, native, reflection};
 use crate::fault::Fault;
 use crate::listen::Stop;
 use crate::meters::Protocol;
+use crate::otlp::Trace;
 use crate::state::State;
 use bytes::Bytes;
 use h2::server::SendResponse;
@@ -30,11 +32,22 @@ pub(super) struct Lasting {
 impl Lasting {
     /// Answers a call once its message has come.
     pub(super) async fn unary(mut self, unary: Unary) {
-        let answered = whole(&mut self.body, unary.longest()).await.and_then(|message| {
-            let mut reply = Writer::default();
-            let questions = unary.answer(&self.state, &message, self.state.now(), &mut reply)?;
-            Ok((reply.take(), questions))
-        });
+        match whole(&mut self.body, unary.longest()).await {
+            Ok(message) => self.answer(unary, &message, None).await,
+            Err(interrupted) => self.conclude(Err(interrupted)),
+        }
+    }
+
+    /// Answers a call whose message has come, however long that takes.
+    pub(super) async fn answer(self, unary: Unary, message: &[u8], trace: Option<Trace>) {
+        let (mut reply, asked) = (Writer::default(), (Protocol::Grpc, unary.name()));
+        let answer = unary.answer(self.state.long_turn(self.state.now()), message, &mut reply);
+        let answered = self.state.traced(trace, asked, answer, Refusal::name).await;
+        let answered = answered.map(|questions| (reply.take(), questions));
+        self.conclude(answered.map_err(Interrupted::Refused));
+    }
+
+    fn conclude(self, answered: Result<(Bytes, u64), Interrupted>) {
         match answered {
             Ok((message, questions)) => {
                 self.state.meters().of(Protocol::Grpc).asked(questions);
@@ -70,10 +83,10 @@ impl Lasting {
 }
 
 /// Counts a call that was answered by a refusal.
-pub(super) fn count(state: &State, refusal: &super::refusal::Refusal) {
+pub(super) fn count(state: &State, refusal: &Refusal) {
     let meter = state.meters().of(Protocol::Grpc);
     meter.asked(1);
-    if let super::refusal::Refusal::Fault(fault) = refusal {
+    if let Refusal::Fault(fault) = refusal {
         meter.fault(fault);
     }
 }
@@ -100,7 +113,7 @@ async fn converse(
 ) -> Result<(), Interrupted> {
     let mut reply = Writer::default();
     loop {
-        let answered = answer_all(state, method, body, &mut reply);
+        let answered = answer_all(state, method, body, &mut reply).await;
         // What was answered before something went wrong has been paid for.
         if !reply.is_empty() {
             replies.send(reply.take()).await?;
@@ -117,8 +130,8 @@ async fn converse(
     }
 }
 
-fn answer_all(state: &State, method: Streaming, body: &mut Body, reply: &mut Writer) -> Result<(), Interrupted> {
-    let (now, mut questions) = (state.now(), 0);
+async fn answer_all(state: &State, method: Streaming, body: &mut Body, reply: &mut Writer) -> Result<(), Interrupted> {
+    let (turn, mut questions) = (state.long_turn(state.now()), 0);
     let done = loop {
         let message = match body.message(method.longest()) {
             Ok(Some(message)) => message,
@@ -128,7 +141,7 @@ fn answer_all(state: &State, method: Streaming, body: &mut Body, reply: &mut Wri
         let answered = match method {
             Streaming::Reflect => reflection::answer(&message, reply),
             Streaming::CheckStream | Streaming::WatchHealth => {
-                native::check(state, &message, now, reply).map_err(Into::into)
+                native::check(turn, &message, reply).await.map_err(Into::into)
             }
         };
         if let Err(refusal) = answered {

@@ -179,9 +179,20 @@ pub struct Writer {
 impl Writer {
     /// Appends a message that is sent as such.
     pub fn frame(&mut self, write: impl FnOnce(&mut Writer)) {
+        let start = self.begin();
+        write(self);
+        self.end(start);
+    }
+
+    /// Begins a message that is sent as such, to be [ended](Self::end) by what this answers.
+    pub fn begin(&mut self) -> usize {
         let start = self.bytes.len();
         self.bytes.put_bytes(0, PREFIX);
-        write(self);
+        start
+    }
+
+    /// Ends a message that has begun.
+    pub fn end(&mut self, start: usize) {
         let length = u32::try_from(self.bytes.len() - start - PREFIX).unwrap_or(u32::MAX);
         if let Some(prefix) = self.bytes.get_mut(start + 1..start + PREFIX) {
             prefix.copy_from_slice(&length.to_be_bytes());

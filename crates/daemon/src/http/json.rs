@@ -16,11 +16,11 @@ use std::borrow::Cow;
 use std::fmt;
 
 /// Answers 200, or 429 where a limit is exceeded.
-pub(super) fn json(visit: &Visit, headers: HeaderMap, body: &[u8]) -> Result<Reply, Fault> {
+pub(super) async fn json(visit: &Visit, headers: HeaderMap, body: &[u8]) -> Result<Reply, Fault> {
     let asked: Asked<'_> =
         serde_json::from_slice(body).map_err(|error| Fault::Malformed(format!("the body: {error}").into()))?;
     let (question, mut answer) = (message(|writer| asked.write(writer)), Writer::default());
-    envoy::should_rate_limit(&visit.state, without_prefix(&question), visit.state.now(), &mut answer)?;
+    envoy::should_rate_limit(visit.turn(), without_prefix(&question), &mut answer).await?;
     let answer = answer.take();
     let told = Told::read(Reader::new(without_prefix(&answer)))?;
     let mut reply = reply::json(headers, &told);

@@ -89,10 +89,10 @@ async fn respond(visit: &Visit, request: Request<Incoming>) -> Result<Reply, Fau
         Some(Page::Question(question)) if parts.method == Method::POST => {
             let size = if question == Question::Check { Size::OneOrMany } else { Size::One };
             let body = body::read(visit, parts.version, body, size).await?;
-            let parent = parts.headers.get(TRACE_PARENT).cloned();
+            let trace = visit.state.trace(parts.headers.get(TRACE_PARENT).map(HeaderValue::as_bytes));
             let asked = (Protocol::Http, question.name());
-            let answer = || question.answer(visit, parts, &body);
-            visit.state.traced(parent.as_ref().map(HeaderValue::as_bytes), asked, answer, Fault::name)
+            let answer = question.answer(visit, parts, &body);
+            visit.state.traced(trace, asked, answer, Fault::name).await
         }
         Some(Page::Question(_)) => Ok(other_method(visit, &parts.method, "POST, OPTIONS")),
         Some(Page::Auth) => auth::auth(visit, parts).await,
@@ -121,18 +121,18 @@ impl Question {
         }
     }
 
-    fn answer(self, visit: &Visit, parts: Parts, body: &[u8]) -> Result<Reply, Fault> {
+    async fn answer(self, visit: &Visit, parts: Parts, body: &[u8]) -> Result<Reply, Fault> {
         let headers = parts.headers;
         match self {
-            Question::Check => question::check(visit, headers, &parts.uri, body),
+            Question::Check => question::check(visit, headers, &parts.uri, body).await,
             Question::Peek => question::peek(visit, headers, body),
             Question::Explain => question::explain(visit, headers, body),
-            Question::Reset => question::reset(visit, headers, body),
-            Question::Reserve => question::reserve(visit, headers, body),
-            Question::Settle => question::settle(visit, headers, body),
-            Question::Refund => question::refund(visit, headers, body),
+            Question::Reset => question::reset(visit, headers, body).await,
+            Question::Reserve => question::reserve(visit, headers, body).await,
+            Question::Settle => question::settle(visit, headers, body).await,
+            Question::Refund => question::refund(visit, headers, body).await,
             Question::Throttle => throttle::throttle(visit, headers, body),
-            Question::Json => json::json(visit, headers, body),
+            Question::Json => json::json(visit, headers, body).await,
         }
     }
 }

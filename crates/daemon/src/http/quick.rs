@@ -10,7 +10,7 @@ use super::{auth, question, throttle};
 use crate::fault::Fault;
 use crate::listen::Stop;
 use crate::meters::Protocol;
-use crate::state::State;
+use crate::state::Turn;
 use std::io::{self, Write};
 use std::pin::{Pin, pin};
 use std::time::{Duration, SystemTime};
@@ -54,7 +54,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     let mut connection = Connection { received: first, ..Connection::default() };
     let (mut is_stopping, mut is_partial) = (false, false);
     loop {
-        let (was_partial, flow) = (is_partial, connection.answer(visit, is_stopping));
+        let (was_partial, flow) = (is_partial, connection.answer(visit, is_stopping).await);
         let was_answered = !connection.replies.is_empty();
         waiting.was_asked |= was_answered;
         connection.send(stream, visit.patience.rest).await?;
@@ -129,9 +129,9 @@ struct Connection {
 
 impl Connection {
     /// Answers all plain requests that have come as a whole, by one reading of the clock.
-    fn answer(&mut self, visit: &Visit, is_stopping: bool) -> Flow {
-        let now = visit.state.now();
-        self.date.update(now);
+    async fn answer(&mut self, visit: &Visit, is_stopping: bool) -> Flow {
+        let turn = visit.turn();
+        self.date.update(turn.now);
         let (mut done, mut count) = (0, 0);
         let flow = loop {
             match parse(self.received.get(done..).unwrap_or_default()) {
@@ -139,7 +139,7 @@ impl Connection {
                 Parsed::NotPlain => break Flow::HandOver,
                 Parsed::Plain(request) => {
                     self.body.clear();
-                    if !request.answer(visit, now, &mut self.body) {
+                    if !request.answer(visit, turn, &mut self.body).await {
                         break Flow::HandOver;
                     }
                     (done, count) = (done + request.length, count + 1);
@@ -233,13 +233,12 @@ enum Page {
 
 impl Plain<'_> {
     /// Whether there is an answer. A fault is none: nothing was decided then, and who is handed the request finds it, too.
-    fn answer(&self, visit: &Visit, now: Time, out: &mut Vec<u8>) -> bool {
-        let state: &State = &visit.state;
-        let may_ask = visit.peer.is_trusted || self.token.is_some_and(|token| state.access().check(token).is_ok());
+    async fn answer(&self, visit: &Visit, turn: Turn<'_>, out: &mut Vec<u8>) -> bool {
+        let may_ask = visit.peer.is_trusted || self.token.is_some_and(|token| turn.state.access().check(token).is_ok());
         let answered: Result<(), Fault> = match self.page {
             _ if !may_ask => Err(Fault::NoToken),
-            Page::Check => question::write_check(state, self.body, now, out),
-            Page::Throttle => throttle::write(state, self.body, now, out),
+            Page::Check => question::write_check(turn, self.body, out).await,
+            Page::Throttle => throttle::write(turn.state, self.body, turn.now, out),
         };
         answered.is_ok()
     }

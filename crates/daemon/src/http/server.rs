@@ -7,7 +7,7 @@ use super::watch::{Activity, Kind, Overdue, Patience, Watch, Watched};
 use crate::fault::Fault;
 use crate::listen::{FrontEnd, Peer, Stop, part};
 use crate::meters::{Meter, Protocol};
-use crate::state::State;
+use crate::state::{State, Turn};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -63,6 +63,13 @@ pub(super) struct Visit {
     pub(super) peer: Peer,
     pub(super) activity: Arc<Activity>,
     pub(super) patience: Patience,
+}
+
+impl Visit {
+    /// The turn of a question that has come.
+    pub(super) fn turn(&self) -> Turn<'_> {
+        self.state.long_turn(self.state.now())
+    }
 }
 
 impl HttpServer {

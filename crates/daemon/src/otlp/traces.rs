@@ -5,7 +5,9 @@ use crate::meters::Protocol;
 use crate::state::State;
 use serde_json::{Value, json};
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tollgate::{Event, Time};
@@ -25,7 +27,7 @@ pub struct Tracer {
 
 /// A question that is being traced.
 #[derive(Clone, Copy, Debug)]
-struct Trace {
+pub(crate) struct Trace {
     trace: u128,
     parent: Option<u64>,
     span: u64,
@@ -67,13 +69,14 @@ impl Tracer {
     }
 
     /// Hands over a question that was answered.
-    fn end(&self, trace: Trace, (protocol, name): Asked, fault: Option<&'static str>, now: Time) {
+    fn end(&self, trace: Trace, (protocol, name): Asked, notes: Vec<Note>, fault: Option<&'static str>, now: Time) {
         let mut attributes = vec![("tollgate.protocol", protocol.name().to_owned())];
-        for Note { namespace, rule, reason, is_allowed } in NOTES.take().unwrap_or_default() {
+        for Note { namespace, rule, reason, is_allowed, is_degraded } in notes {
             attributes.push(("tollgate.namespace", namespace));
             attributes.push(("tollgate.allowed", is_allowed.to_string()));
             attributes.push(("tollgate.reason", reason.to_owned()));
             attributes.extend(rule.map(|rule| ("tollgate.rule", rule)));
+            attributes.extend(is_degraded.then(|| ("tollgate.degraded", is_degraded.to_string())));
         }
         // Who cannot send them fast enough loses some.
         let _ = self.spans.try_send(Span { trace, end: now, name, attributes, fault });
@@ -81,21 +84,29 @@ impl Tracer {
 }
 
 impl State {
-    /// Answers a question, and traces it if it is to be. `parent` is the header `traceparent`.
-    pub(crate) fn traced<T, E>(
+    /// Begins to trace a question if it is to be. `parent` is the header `traceparent`.
+    pub(crate) fn trace(&self, parent: Option<&[u8]>) -> Option<Trace> {
+        self.tracer()?.begin(parent, self.now())
+    }
+
+    /// Answers a question that may be traced.
+    pub(crate) async fn traced<T, E>(
         &self,
-        parent: Option<&[u8]>,
+        trace: Option<Trace>,
         asked: Asked,
-        answer: impl FnOnce() -> Result<T, E>,
+        answer: impl Future<Output = Result<T, E>>,
         fault: impl FnOnce(&E) -> &'static str,
     ) -> Result<T, E> {
-        let Some((tracer, trace)) = self.tracer().and_then(|tracer| Some((tracer, tracer.begin(parent, self.now())?)))
-        else {
-            return answer();
-        };
-        NOTES.set(Some(Vec::new()));
-        let answered = answer();
-        tracer.end(trace, asked, answered.as_ref().err().map(fault), self.now());
+        let Some((tracer, trace)) = self.tracer().zip(trace) else { return answer.await };
+        let (mut answer, mut notes) = (pin!(answer), Vec::new());
+        let answered = poll_fn(|context| {
+            NOTES.set(Some(std::mem::take(&mut notes)));
+            let polled = answer.as_mut().poll(context);
+            notes = NOTES.take().unwrap_or_default();
+            polled
+        });
+        let answered = answered.await;
+        tracer.end(trace, asked, notes, answered.as_ref().err().map(fault), self.now());
         answered
     }
 }
@@ -109,14 +120,15 @@ struct Note {
     rule: Option<String>,
     reason: &'static str,
     is_allowed: bool,
+    is_degraded: bool,
 }
 
 /// Of a question that asks for many decisions only these are noted down.
 const MOST_NOTES: usize = 8;
 
 thread_local! {
-    /// What was decided for the question that is being traced, if one is. Nothing waits while a question is decided, so it is
-    /// the only one of its thread.
+    /// What was decided for the question that is being traced, if one is. Whoever has to wait takes it along, so it is the
+    /// only one of its thread.
     static NOTES: RefCell<Option<Vec<Note>>> = const { RefCell::new(None) };
 }
 
@@ -130,6 +142,7 @@ pub(crate) fn note(event: &Event<'_>) {
                 rule: verdict.rule().map(str::to_owned),
                 reason: verdict.reason().name(),
                 is_allowed: verdict.is_allowed(),
+                is_degraded: verdict.is_degraded(),
             });
         }
     });

@@ -1,5 +1,6 @@
 //! What can be asked over RESP, one function a command.
 
+mod by_rules;
 mod handshake;
 mod stats;
 
@@ -7,30 +8,71 @@ pub use handshake::Session;
 
 use super::decode::Arguments;
 use super::reply::Replies;
-use crate::answer::{Answer, milliseconds};
 use crate::fault::Fault;
 use crate::meters::Protocol;
-use crate::state::{Reserved, State};
+use crate::state::{State, at_once};
 use crate::throttle::{Throttle, ThrottleError};
+use by_rules::ByRules;
 use smallvec::SmallVec;
 use std::borrow::Cow;
-use std::time::Duration;
-use tollgate::{Limit, Request, Time, Value, Verdict};
+use tollgate::{Limit, Time};
 
 /// What came of a command: its replies are written, or there is a fault to be.
 type Done = Result<(), Fault>;
 
-/// Answers one command.
-pub fn run(state: &State, session: &mut Session, arguments: &Arguments<'_>, now: Time, replies: &mut Replies) {
+/// Whether others should not have to wait for a command: it looks at all rules.
+pub fn takes_long(arguments: &Arguments<'_>) -> bool {
+    let long: [&[u8]; 2] = [b"STATS", b"EXPLAIN"];
+    arguments.first().is_some_and(|name| long.iter().any(|long| name.eq_ignore_ascii_case(long)))
+}
+
+/// Answers one command, unless it has to wait for the store: then nothing has happened. Says whether it is answered.
+pub fn run(state: &State, session: &mut Session, arguments: &Arguments<'_>, now: Time, replies: &mut Replies) -> bool {
+    let Some((name, arguments)) = arguments.split_first() else { return true };
+    let name = upper(name);
+    let done = match ByRules::find(&name).filter(|_| session.may_ask()) {
+        None => answer(state, session, (&name, arguments), now, replies),
+        Some(command) => match at_once(command.answer(state.short_turn(now), arguments, replies)) {
+            Some(done) => done,
+            None => return false,
+        },
+    };
+    conclude(done, state, replies);
+    true
+}
+
+/// The same, however long it takes.
+pub async fn run_long(
+    state: &State,
+    session: &mut Session,
+    arguments: &Arguments<'_>,
+    now: Time,
+    replies: &mut Replies,
+) {
     let Some((name, arguments)) = arguments.split_first() else { return };
-    let mut upper: SmallVec<[u8; 16]> = SmallVec::from_slice(name);
+    let name = upper(name);
+    let done = match ByRules::find(&name).filter(|_| session.may_ask()) {
+        None => answer(state, session, (&name, arguments), now, replies),
+        Some(command) => command.answer(state.long_turn(now), arguments, replies).await,
+    };
+    conclude(done, state, replies);
+}
+
+fn upper(name: &[u8]) -> SmallVec<[u8; 16]> {
+    let mut upper = SmallVec::from_slice(name);
     upper.make_ascii_uppercase();
-    if let Err(fault) = answer(state, session, (&upper, arguments), now, replies) {
+    upper
+}
+
+/// Says what went wrong, if something has.
+fn conclude(done: Done, state: &State, replies: &mut Replies) {
+    if let Err(fault) = done {
         state.meters().of(Protocol::Resp).fault(&fault);
         replies.error(&format!("{} {fault}", fault.resp()));
     }
 }
 
+/// Answers all but what rules are asked.
 fn answer(
     state: &State,
     session: &mut Session,
@@ -49,22 +91,6 @@ fn answer(
     match name {
         b"CL.THROTTLE" => throttle(state, session, arguments, now, replies, Dialect::Cell),
         b"THROTTLE" => throttle(state, session, arguments, now, replies, Dialect::Crab),
-        b"CHECK" => tell(&Answer::new(&state.engine().check(&request("CHECK", arguments)?.borrow(), now)), replies),
-        b"PEEK" => tell(&Answer::new(&state.engine().peek(&request("PEEK", arguments)?.borrow(), now)), replies),
-        b"CHECK.HEADERS" => {
-            let verdict = state.engine().check(&request("CHECK.HEADERS", arguments)?.borrow(), now);
-            tell_with_headers(&verdict, now, replies);
-        }
-        b"RESERVE" => return reserve(state, arguments, now, replies),
-        b"SETTLE" => return settle(state, arguments, now, replies),
-        b"REFUND" => return refund(state, arguments, now, replies),
-        b"RESET.CLIENT" => {
-            replies.count(state.engine().reset(&request("RESET.CLIENT", arguments)?.borrow(), now));
-        }
-        b"EXPLAIN" => {
-            let explanation = state.engine().explain(&request("EXPLAIN", arguments)?.borrow(), now);
-            replies.bulk(explanation.to_string().as_bytes());
-        }
         b"STATS" => stats::tell(state, replies),
         b"PING" => return handshake::ping(arguments, replies),
         b"ECHO" => return handshake::echo(arguments, replies),
@@ -260,118 +286,4 @@ fn as_of_cell(throttle: Throttle) -> Result<Throttle, String> {
         return Err(crab_error("invalid rate limit parameters"));
     }
     Ok(Throttle { max_burst: throttle.max_burst - 1, ..throttle })
-}
-
-/// `namespace cost [attribute value ...]`
-struct Asked<'a> {
-    namespace: &'a str,
-    cost: u64,
-    attributes: SmallVec<[(&'a str, Value<'a>); 8]>,
-}
-
-impl Asked<'_> {
-    fn borrow(&self) -> Request<'_> {
-        Request::new(self.namespace, &self.attributes).with_cost(self.cost)
-    }
-}
-
-fn request<'a>(command: &str, arguments: &[&'a [u8]]) -> Result<Asked<'a>, Fault> {
-    let usage = || format!("{command} namespace cost [attribute value ...]");
-    let [namespace, cost, rest @ ..] = arguments else { return Err(wrong_arity(command, &usage())) };
-    asked(namespace, cost, rest, usage)
-}
-
-fn asked<'a>(
-    namespace: &'a [u8],
-    cost: &[u8],
-    rest: &[&'a [u8]],
-    usage: impl Fn() -> String,
-) -> Result<Asked<'a>, Fault> {
-    let (pairs, []) = rest.as_chunks::<2>() else {
-        return Err(Fault::Malformed(format!("an attribute without a value; usage: {}", usage()).into()));
-    };
-    let pair = |[name, value]: &[&'a [u8]; 2]| Ok((text(name)?, Value::Text(text(value)?)));
-    let attributes = pairs.iter().map(pair).collect::<Result<_, Fault>>()?;
-    Ok(Asked { namespace: text(namespace)?, cost: whole(cost, "the cost")?, attributes })
-}
-
-fn text(bytes: &[u8]) -> Result<&str, Fault> {
-    std::str::from_utf8(bytes).map_err(|_| Fault::Malformed("arguments are UTF-8".into()))
-}
-
-fn whole(bytes: &[u8], what: &str) -> Result<u64, Fault> {
-    text(bytes)?.parse().map_err(|_| Fault::Malformed(format!("{what} is a whole number from 0").into()))
-}
-
-const RESERVE_USAGE: &str = "RESERVE namespace cost milliseconds [attribute value ...]";
-
-fn reserve(state: &State, arguments: &[&[u8]], now: Time, replies: &mut Replies) -> Done {
-    let [namespace, cost, expires, rest @ ..] = arguments else { return Err(wrong_arity("RESERVE", RESERVE_USAGE)) };
-    let asked = asked(namespace, cost, rest, || RESERVE_USAGE.to_owned())?;
-    let expires = Duration::from_millis(whole(expires, "the time to settle it within")?);
-    match state.reserve(&asked.borrow(), Some(expires), now)? {
-        Reserved::Refused(verdict) => tell(&Answer::new(&verdict), replies),
-        Reserved::Open(id, wait) => {
-            replies.map(4);
-            replies.pair("allowed", 1);
-            replies.pair("status", 200);
-            replies.pair("wait_ms", number(milliseconds(wait)));
-            replies.bulk(b"reservation");
-            replies.bulk(id.to_string().as_bytes());
-        }
-    }
-    Ok(())
-}
-
-fn settle(state: &State, arguments: &[&[u8]], now: Time, replies: &mut Replies) -> Done {
-    let [id, actual] = arguments else { return Err(wrong_arity("SETTLE", "SETTLE reservation actual-cost")) };
-    state.settle(text(id)?.parse()?, whole(actual, "the actual cost")?, now)?;
-    replies.simple("OK");
-    Ok(())
-}
-
-fn refund(state: &State, arguments: &[&[u8]], now: Time, replies: &mut Replies) -> Done {
-    let [id] = arguments else { return Err(wrong_arity("REFUND", "REFUND reservation")) };
-    state.settle(text(id)?.parse()?, 0, now)?;
-    replies.simple("OK");
-    Ok(())
-}
-
-fn number(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-/// What a verdict says, as names and values; -1 for what there is not.
-fn tell(answer: &Answer<'_>, replies: &mut Replies) {
-    replies.map(9);
-    tell_fields(answer, replies);
-}
-
-/// The same, and what to tell the client, as names and values of headers.
-fn tell_with_headers(verdict: &Verdict, now: Time, replies: &mut Replies) {
-    replies.map(10);
-    tell_fields(&Answer::new(verdict), replies);
-    replies.bulk(b"headers");
-    let mut headers: SmallVec<[(&str, String); 8]> = SmallVec::new();
-    verdict.headers(now, |name, value| headers.push((name, value.to_owned())));
-    replies.map(headers.len());
-    for (name, value) in headers {
-        replies.bulk(name.as_bytes());
-        replies.bulk(value.as_bytes());
-    }
-}
-
-fn tell_fields(answer: &Answer<'_>, replies: &mut Replies) {
-    let time = |time: Option<Duration>| time.map_or(-1, |time| number(milliseconds(time)));
-    replies.pair("allowed", i64::from(answer.allowed));
-    replies.pair("status", answer.status.into());
-    replies.pair("limit", answer.limit.map_or(-1, number));
-    replies.pair("remaining", answer.remaining.map_or(-1, number));
-    replies.pair("wait_ms", time(Some(answer.wait)));
-    replies.pair("retry_after_ms", time(answer.retry_after));
-    replies.pair("reset_after_ms", time(answer.reset_after));
-    replies.bulk(b"rule");
-    replies.bulk(answer.rule.unwrap_or_default().as_bytes());
-    replies.bulk(b"reason");
-    replies.bulk(answer.reason.as_bytes());
 }

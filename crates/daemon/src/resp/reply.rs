@@ -3,6 +3,9 @@
 /// `:-9223372036854775808\r\n`
 const LONGEST_LINE: usize = 23;
 
+/// How large a buffer may stay between replies.
+const KEPT: usize = 16 * 1024;
+
 /// Writes replies in RESP2, or RESP3 for those who said hello to it.
 #[derive(Debug, Default)]
 pub struct Replies {
@@ -17,10 +20,17 @@ impl Replies {
         &self.bytes
     }
 
-    /// Forgets what was sent. Buffers that grew large are given back.
-    pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.bytes.shrink_to(16 * 1024);
+    /// Forgets so many bytes, which were sent. Buffers that grew large are given back.
+    pub fn sent(&mut self, bytes: usize) {
+        self.bytes.drain(..bytes.min(self.bytes.len()));
+        if self.bytes.is_empty() {
+            self.bytes.shrink_to(KEPT);
+        }
+    }
+
+    /// Gives back the memory that is not in use.
+    pub fn rest(&mut self) {
+        self.bytes.shrink_to_fit();
     }
 
     /// `+OK`

@@ -1,7 +1,7 @@
-//! Connections: bytes in, commands decided in batches, one write for all that came together.
+//! Connections of every kind: bytes in, commands decided in batches, one write for all that came together.
 
-use super::command::{self, Session};
-use super::decode::{Batch, Decoded, Malformed, Then, decode_batch, unquote};
+use super::conversation::{Answered, Conversation, Pause};
+use super::quick::Loops;
 use super::reply::Replies;
 use crate::fault::Fault;
 use crate::listen::{FrontEnd, Peer, Stop, part};
@@ -14,39 +14,44 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::yield_now;
 use tokio::time::{Sleep, sleep, timeout};
 use tollgate::Time;
 
 /// How much a connection reads at once, and keeps while it is idle.
 const READ: usize = 16 * 1024;
 
-/// Replies beyond this are sent before more is decided: whoever does not read them is not served, either.
-const MOST_UNSENT: usize = 64 * 1024;
-
 /// How long a reply may take to be read.
 const WRITE_PATIENCE: Duration = Duration::from_secs(10);
-
-/// How long a command may take to arrive once it has begun.
-const COMMAND_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Answers Redis clients.
 #[derive(Debug)]
 pub struct RespServer {
     state: Arc<State>,
     idle: Duration,
+    loops: Loops,
 }
 
 impl RespServer {
     /// Connections that say nothing for `idle` are closed.
     pub fn new(state: Arc<State>, idle: Duration) -> RespServer {
-        RespServer { state, idle }
+        RespServer { loops: Loops::start(&state, idle), state, idle }
     }
 }
 
 impl FrontEnd for RespServer {
     async fn serve<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(&self, stream: S, peer: Peer, stop: Stop) {
-        // Whoever is gone needs no answer, and nobody else an error.
-        let _ = self.connection(stream, peer, stop).await;
+        self.go_on(stream, Box::new(Conversation::new(peer, self.state.now())), stop).await;
+    }
+
+    /// Those without TLS are served by the loops as long as there is nothing to wait for but the next command.
+    async fn serve_tcp(&self, stream: TcpStream, peer: Peer, mut stop: Stop) {
+        let conversation = Box::new(Conversation::new(peer, self.state.now()));
+        if let Some((stream, conversation)) = self.loops.serve(stream, conversation, &mut stop).await {
+            // As long as it is served there it does not need the memory for this.
+            Box::pin(self.go_on(stream, conversation, stop)).await;
+        }
     }
 
     fn meter(&self) -> &Meter {
@@ -55,116 +60,88 @@ impl FrontEnd for RespServer {
 }
 
 impl RespServer {
+    /// Goes on with a conversation to its end.
+    async fn go_on<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S, conversation: Box<Conversation>, stop: Stop) {
+        // Whoever is gone needs no answer, and nobody else an error.
+        let _ = self.connection(stream, conversation, stop).await;
+    }
+
     async fn connection<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         mut stream: S,
-        peer: Peer,
+        mut conversation: Box<Conversation>,
         mut stop: Stop,
     ) -> io::Result<()> {
-        let mut received = Vec::with_capacity(READ);
-        let (mut session, mut replies) = (Session::new(peer.is_trusted), Replies::default());
-        let mut patience = Patience::new(self.idle, self.state.now());
+        let mut patience = Patience::new(&conversation, self.idle, self.state.now());
         let mut stopped = pin!(stop.come_to_an_end());
+        conversation.received.reserve(READ);
+        // What it brings along is answered before anything is read.
+        let (mut was_waiting, mut is_ending) = (true, false);
         loop {
-            let was_waiting = !received.is_empty();
-            // What has come is answered, however late it is, and also when the daemon is to end.
-            let read = tokio::select! {
-                biased;
-                read = stream.read_buf(&mut received) => read?,
-                () = &mut stopped => 0,
-                () = patience.run_out(&self.state) => {
-                    if was_waiting {
-                        self.complain(&Fault::TooSlow, &mut replies);
-                        received.clear();
-                    }
-                    0
-                }
-            };
             let now = self.state.now();
-            let answered = self.answer(&mut received, &mut session, &mut replies, &mut stream, now).await;
-            send(&mut stream, &mut replies).await?;
-            let Answered { commands, is_broken } = answered?;
-            if read == 0 || session.is_over || is_broken {
+            let answered = self.answer(&mut conversation, &mut stream, now).await?;
+            if is_ending || answered.pause != Pause::Incomplete {
                 return part(stream).await;
             }
-            if commands > 0 || !was_waiting {
-                patience.restart(if received.is_empty() { self.idle } else { COMMAND_PATIENCE }, now);
+            if answered.commands > 0 || !was_waiting {
+                conversation.waiting_since = now;
+                patience.restart(conversation.patience(self.idle), now);
             }
+            was_waiting = !conversation.received.is_empty();
+            // What has come is answered, however late it is, and also when the daemon is to end.
+            is_ending = tokio::select! {
+                biased;
+                read = stream.read_buf(&mut conversation.received) => read? == 0,
+                () = &mut stopped => true,
+                () = patience.run_out(&self.state) => {
+                    if was_waiting {
+                        self.complain(&Fault::TooSlow, &mut conversation.replies);
+                        conversation.received.clear();
+                    }
+                    true
+                }
+            };
         }
     }
 
     /// Answers all commands that have come as a whole, by one reading of the clock.
     async fn answer<S: AsyncWrite + Unpin>(
         &self,
-        received: &mut Vec<u8>,
-        session: &mut Session,
-        replies: &mut Replies,
+        conversation: &mut Conversation,
         stream: &mut S,
         now: Time,
     ) -> io::Result<Answered> {
-        let (mut done, mut commands) = (0, 0);
-        let is_broken = loop {
-            let decided = self.decide(received.get(done..).unwrap_or_default(), session, replies, now);
-            (done, commands) = (done + decided.taken, commands + decided.commands);
-            match decided.then {
-                _ if session.is_over => break false,
-                Then::Another => {}
-                Then::Incomplete => break false,
-                Then::Broken(malformed) => {
-                    self.complain(&Fault::Malformed(malformed.to_string().into()), replies);
-                    break true;
-                }
+        let mut received = std::mem::take(&mut conversation.received);
+        let mut all = Answered { taken: 0, commands: 0, pause: Pause::Unsent };
+        while matches!(all.pause, Pause::Unsent | Pause::Long) {
+            let rest = received.get(all.taken..).unwrap_or_default();
+            let answered = if all.pause == Pause::Long {
+                // Whoever has many of those does not keep others waiting.
+                yield_now().await;
+                conversation.answer_long(rest, &self.state, now).await
+            } else {
+                conversation.answer(rest, &self.state, now)
+            };
+            self.meter().asked(answered.commands);
+            if let Pause::Broken(malformed) = answered.pause {
+                self.complain(&Fault::Malformed(malformed.to_string().into()), &mut conversation.replies);
             }
-            if replies.bytes().len() > MOST_UNSENT {
-                send(stream, replies).await?;
-            }
-        };
-        self.meter().asked(commands);
-        received.drain(..done);
+            send(stream, &mut conversation.replies).await?;
+            let (taken, commands) = (all.taken + answered.taken, all.commands + answered.commands);
+            all = Answered { taken, commands, ..answered };
+        }
+        received.drain(..all.taken);
         if received.is_empty() {
             received.shrink_to(READ);
         }
-        Ok(Answered { commands, is_broken })
-    }
-
-    /// Decides one batch, or as much of it as there is room for replies.
-    fn decide(&self, bytes: &[u8], session: &mut Session, replies: &mut Replies, now: Time) -> Decided {
-        let mut batch = Batch::new();
-        let then = decode_batch(bytes, &mut batch);
-        if batch.len() > 1 {
-            batch.iter().for_each(|command| prefetch(command, &self.state));
-        }
-        let (mut taken, mut commands) = (0, 0);
-        for command in &batch {
-            if session.is_over || replies.bytes().len() > MOST_UNSENT {
-                return Decided { taken, commands, then: Then::Another };
-            }
-            if let Err(malformed) = run(command, &self.state, session, replies, now) {
-                return Decided { taken, commands, then: Then::Broken(malformed) };
-            }
-            (taken, commands) = (taken + command.taken(), commands + 1);
-        }
-        Decided { taken, commands, then }
+        conversation.received = received;
+        Ok(all)
     }
 
     fn complain(&self, fault: &Fault, replies: &mut Replies) {
         self.meter().fault(fault);
         replies.error(&format!("ERR {fault}"));
     }
-}
-
-/// What came of the commands that were there.
-struct Answered {
-    commands: u64,
-    /// What follows cannot be understood.
-    is_broken: bool,
-}
-
-/// What came of a batch: how many commands of how many bytes were decided, and what comes after them.
-struct Decided {
-    taken: usize,
-    commands: u64,
-    then: Then,
 }
 
 /// Runs out when nothing was heard for a while. There is one timer for a connection, which is only set when it has rung:
@@ -176,8 +153,10 @@ struct Patience {
 }
 
 impl Patience {
-    fn new(allowed: Duration, now: Time) -> Patience {
-        Patience { timer: Box::pin(sleep(allowed)), allowed, since: now }
+    /// With a conversation that may have been waited for already.
+    fn new(conversation: &Conversation, idle: Duration, now: Time) -> Patience {
+        let (allowed, since) = (conversation.patience(idle), conversation.waiting_since);
+        Patience { timer: Box::pin(sleep(allowed.saturating_sub(now.since(since)))), allowed, since }
     }
 
     fn restart(&mut self, allowed: Duration, now: Time) {
@@ -199,43 +178,13 @@ impl Patience {
     }
 }
 
-/// Begins to fetch the bucket that a command is about.
-fn prefetch(command: &Decoded<'_>, state: &State) {
-    if let Decoded::Command(arguments, _) = command
-        && let [name, key, _, ..] = arguments.as_slice()
-        && (name.eq_ignore_ascii_case(b"CL.THROTTLE") || name.eq_ignore_ascii_case(b"THROTTLE"))
-    {
-        state.buckets().prefetch(*key);
-    }
-}
-
-/// Answers one command.
-fn run(
-    command: &Decoded<'_>,
-    state: &State,
-    session: &mut Session,
-    replies: &mut Replies,
-    now: Time,
-) -> Result<(), Malformed> {
-    match command {
-        Decoded::Command(arguments, _) => command::run(state, session, arguments, now, replies),
-        Decoded::Typed(line, _) => {
-            let words = unquote(line)?;
-            let arguments = words.iter().map(Vec::as_slice).collect();
-            command::run(state, session, &arguments, now, replies);
-        }
-        Decoded::Incomplete => {}
-    }
-    Ok(())
-}
-
 async fn send<S: AsyncWrite + Unpin>(stream: &mut S, replies: &mut Replies) -> io::Result<()> {
     if replies.bytes().is_empty() {
         return Ok(());
     }
-    let sent = write(stream, replies.bytes()).await;
-    replies.clear();
-    sent
+    write(stream, replies.bytes()).await?;
+    replies.sent(replies.bytes().len());
+    Ok(())
 }
 
 async fn write<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8]) -> io::Result<()> {

@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 /// The longest that anything may take. Far more than it does, so that a busy machine fails no test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Where a daemon logs to.
+const LOG: &str = "log.txt";
+
 /// A folder that is gone after the test.
 pub(crate) struct Folder(PathBuf);
 
@@ -44,25 +47,42 @@ pub(crate) struct Daemon {
     pub(crate) grpc: SocketAddr,
     pub(crate) http: SocketAddr,
     /// Where it works: it may write examples there.
-    _folder: Folder,
+    folder: Folder,
 }
 
 impl Daemon {
     pub(crate) fn start(arguments: &[&str]) -> Daemon {
+        Daemon::start_in(Folder::new(), arguments, &[], Stdio::inherit())
+    }
+
+    /// The same with variables in its environment, and what it logs in a file.
+    pub(crate) fn start_logging(arguments: &[&str], variables: &[(&str, &str)]) -> Daemon {
         let folder = Folder::new();
+        let log = std::fs::File::create(folder.path().join(LOG)).unwrap();
+        Daemon::start_in(folder, arguments, variables, log.into())
+    }
+
+    fn start_in(folder: Folder, arguments: &[&str], variables: &[(&str, &str)], log: Stdio) -> Daemon {
         let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
             .args(["serve", "--resp", "127.0.0.1:0"])
             .args(arguments)
             .envs([("TOLLGATE_GRPC", "127.0.0.1:0"), ("TOLLGATE_HTTP", "127.0.0.1:0")])
+            .envs(variables.iter().copied())
             .current_dir(folder.path())
             .stdout(Stdio::piped())
+            .stderr(log)
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let [address, grpc, http] = addresses(&mut lines);
         // Somebody has to read the rest, or the program would wait for it.
         std::thread::spawn(move || lines.for_each(drop));
-        Daemon { child, address, grpc, http, _folder: folder }
+        Daemon { child, address, grpc, http, folder }
+    }
+
+    /// What it has logged so far, if that goes to a file.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join(LOG)).unwrap()
     }
 
     pub(crate) fn port(&self) -> String {
@@ -140,14 +160,29 @@ impl Redis {
 
     fn start_once() -> Option<Redis> {
         let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let mut redis = Redis { child: Redis::spawn(address), address };
+        eventually(|| redis.answers() || redis.child.try_wait().unwrap().is_some());
+        redis.answers().then_some(redis)
+    }
+
+    fn spawn(address: SocketAddr) -> Child {
         let child = Command::new("redis-server")
             .args(["--port", &address.port().to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
             .stdout(Stdio::null())
             .spawn();
-        let child = child.unwrap_or_else(|error| panic!("redis-server: {error}; install the package `redis-server`"));
-        let mut redis = Redis { child, address };
-        eventually(|| redis.answers() || redis.child.try_wait().unwrap().is_some());
-        redis.answers().then_some(redis)
+        child.unwrap_or_else(|error| panic!("redis-server: {error}; install the package `redis-server`"))
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts it again where it was.
+    pub(crate) fn restart(&mut self) {
+        self.kill();
+        self.child = Redis::spawn(self.address);
+        assert!(eventually(|| self.answers()), "redis-server does not come back");
     }
 
     /// Whether it is this process that answers.
@@ -164,8 +199,7 @@ impl Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
     }
 }
 

@@ -4,11 +4,11 @@ use super::messages::rls;
 use prost::Message;
 use std::sync::LazyLock;
 use tollgate::{Time, Tollgate, Value};
-use tollgate_daemon::State;
 use tollgate_daemon::access::Access;
 use tollgate_daemon::fault::Fault;
 use tollgate_daemon::grpc::envoy::{RateLimitRequest, should_rate_limit};
 use tollgate_daemon::grpc::wire::{Malformed, Writer};
+use tollgate_daemon::{State, at_once};
 
 const RULES: &str = "
 namespace: a
@@ -56,7 +56,7 @@ fn copy(request: &RateLimitRequest<'_>) -> rls::RateLimitRequest {
 fn decide(bytes: &[u8]) {
     let mut reply = Writer::default();
     let now = Time::from_nanos(1_800_000_000_000_000_000);
-    if should_rate_limit(&STATE, bytes, now, &mut reply).is_err() {
+    if at_once(should_rate_limit(STATE.short_turn(now), bytes, &mut reply)).unwrap().is_err() {
         assert!(reply.is_empty());
         return;
     }

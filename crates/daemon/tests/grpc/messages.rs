@@ -130,6 +130,8 @@ pub(crate) mod native {
         pub(crate) reservation: Option<String>,
         #[prost(message, repeated, tag = "11")]
         pub(crate) headers: Vec<Attribute>,
+        #[prost(bool, tag = "12")]
+        pub(crate) degraded: bool,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]

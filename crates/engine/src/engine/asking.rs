@@ -27,6 +27,7 @@ pub enum Step {
 pub struct Pending {
     verdict: Verdict,
     questions: Vec<Question>,
+    taking: Taking,
 }
 
 /// A limit that is kept elsewhere.
@@ -81,11 +82,11 @@ impl Engine {
 
     /// The same for several requests that go ahead together or not at all. Two questions may then be about one state.
     pub fn begin_all(&self, parts: &[Request<'_>], now: Time) -> Step {
-        self.begin_by(self.rules.load(), parts, now)
+        self.begin_by(self.rules.load(), parts, Taking::Pay, now)
     }
 
     /// The same by these rules.
-    pub(super) fn begin_by(&self, rules: Guard<Arc<Rules>>, parts: &[Request<'_>], now: Time) -> Step {
+    pub(super) fn begin_by(&self, rules: Guard<Arc<Rules>>, parts: &[Request<'_>], taking: Taking, now: Time) -> Step {
         let mut verdict = Verdict::open(rules);
         let plan = &mut verdict.plan;
         plan.find(&self.books.table, parts);
@@ -94,10 +95,9 @@ impl Engine {
             plan.open_accounts(&self.books, parts, now);
         }
         // What has to wait for an answer may be given back later, as far as time has not done so already.
-        let is_open = |plan: &Plan| plan.checks.iter().any(|check| check.is_open);
-        let taking = if is_open(plan) { Taking::Book } else { Taking::Pay };
-        plan.take(&self.books, taking, now);
-        if !is_open(plan) || plan.is_refused() {
+        let taken_here = if plan.is_open() { Taking::Book } else { taking };
+        plan.take(&self.books, taken_here, now);
+        if !plan.is_open() || plan.is_refused() {
             self.seal(&mut verdict, parts);
             return Step::Done(verdict);
         }
@@ -109,7 +109,33 @@ impl Engine {
                 .for_each(|question| question.is_shadow = true);
         }
         verdict.plan.hold_rules();
-        Step::Ask(Pending { verdict, questions })
+        Step::Ask(Pending { verdict, questions, taking })
+    }
+
+    /// Decides about requests that go ahead together or not at all, unless somebody else has to be asked for that: then
+    /// nothing has happened, and [`begin_all`](Self::begin_all) says what to ask. For those who cannot wait where they are.
+    pub fn check_here(&self, parts: &[Request<'_>], now: Time) -> Option<Verdict> {
+        let mut verdict = Verdict::open(self.rules.load());
+        let plan = &mut verdict.plan;
+        plan.find(&self.books.table, parts);
+        plan.can_ask = plan.is_shared;
+        if plan.is_shared && plan.has_to_ask(&self.books, now) {
+            return None;
+        }
+        plan.take(&self.books, Taking::Pay, now);
+        if plan.is_shared && plan.is_open() {
+            self.undo(plan, now);
+            return None;
+        }
+        self.seal(&mut verdict, parts);
+        Some(verdict)
+    }
+
+    /// What was in hand when it was looked at was gone when it was to be taken.
+    #[cold]
+    fn undo(&self, plan: &mut Plan, now: Time) {
+        plan.give_back_all(&self.books, now);
+        self.return_to_heirs(plan);
     }
 
     /// Finishes a decision with what came of asking. Answers that are missing count as failed.
@@ -119,7 +145,7 @@ impl Engine {
 
     /// The same for what was [begun](Self::begin_all) for several requests.
     pub fn finish_all(&self, pending: Pending, parts: &[Request<'_>], answer: &Answer, now: Time) -> Verdict {
-        let Pending { mut verdict, questions } = pending;
+        let Pending { mut verdict, questions, taking } = pending;
         let plan = &mut verdict.plan;
         for (index, question) in questions.iter().enumerate() {
             let Some(check) = plan.checks.get_mut(question.check) else { continue };
@@ -128,7 +154,7 @@ impl Engine {
                 Told::Nothing => {}
                 Told::Failed => {
                     (check.is_open, check.is_degraded) = (false, true);
-                    plan.take_unasked(question.check, &self.books, now);
+                    plan.take_unasked(question.check, &self.books, taking, now);
                 }
             }
         }

@@ -30,6 +30,20 @@ impl Plan {
         }
     }
 
+    /// Adds to the statistics of every rule that was decided without those whom it is shared with.
+    #[cold]
+    pub(super) fn count_degraded(&self) {
+        let of = |check: &Checked| (check.part, check.namespace, check.rule);
+        let degraded = self.checks.iter().enumerate().filter(|(_, check)| check.is_degraded);
+        for (index, check) in degraded {
+            // Limits of one rule are one after the other, and the rule is counted once.
+            let is_known = self.checks.iter().take(index).any(|other| other.is_degraded && of(other) == of(check));
+            if !is_known && let Some(stats) = self.rules.stats(check.namespace, check.rule) {
+                stats.degraded();
+            }
+        }
+    }
+
     /// `group` is what the limits of one rule said.
     fn count_rule(&self, first: &Checked, group: &[Checked], refused: bool, parts: &[Request<'_>]) {
         let Some(stats) = self.rules.stats(first.namespace, first.rule) else { return };

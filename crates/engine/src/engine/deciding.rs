@@ -189,8 +189,13 @@ impl Plan {
     }
 
     /// Takes a limit that is kept elsewhere as its rule says for when that cannot be reached.
-    pub(super) fn take_unasked(&mut self, index: usize, books: &Books, now: Time) {
-        self.take_one(index, books, Taking::Pay, now);
+    pub(super) fn take_unasked(&mut self, index: usize, books: &Books, taking: Taking, now: Time) {
+        self.take_one(index, books, taking, now);
+    }
+
+    /// Whether an answer from elsewhere is still to come.
+    pub(super) fn is_open(&self) -> bool {
+        self.checks.iter().any(|check| check.is_open)
     }
 
     /// Tells limits that a request was refused which count that, too. A request that was only looked at is not
@@ -327,7 +332,7 @@ impl Plan {
     }
 
     /// Whether a bucket is shared by all whom nothing tells apart.
-    fn is_anybodys(&self, check: &Checked, table: &Table) -> bool {
+    pub(super) fn is_anybodys(&self, check: &Checked, table: &Table) -> bool {
         let parts = rule(&self.rules, check).map_or(0, |rule| rule.key.len());
         let nobody = vec![Part::Absent; parts];
         table.fingerprint(&Key::new(&nobody)) == check.client

@@ -1,9 +1,12 @@
 use super::Verdict;
 use super::books::Books;
 use super::deciding::Booked;
+#[cfg(feature = "redis")]
+use super::elsewhere::Elsewhere;
 use smallvec::SmallVec;
 use std::time::Duration;
 use tollgate_limit::{Op, Time};
+use tollgate_rules::Request;
 
 /// Tokens that were taken by an estimate, until it is known what they really were.
 ///
@@ -15,11 +18,38 @@ pub struct Hold {
     estimate: u64,
     wait: Duration,
     expires: Time,
+    is_degraded: bool,
+    /// What was taken where limits are kept together with others.
+    #[cfg(feature = "redis")]
+    elsewhere: Vec<Elsewhere>,
 }
 
 impl Hold {
-    pub(super) fn new(booked: SmallVec<[Booked; 0]>, estimate: u64, wait: Duration, expires: Time) -> Hold {
-        Hold { booked, estimate, wait, expires }
+    /// What a verdict has taken for a request.
+    #[expect(clippy::result_large_err, reason = "a refusal is a verdict like any other, which nobody boxes")]
+    pub(crate) fn of(verdict: Verdict, request: &Request<'_>, expires: Time) -> Result<Hold, Verdict> {
+        if !verdict.is_allowed() {
+            return Err(verdict);
+        }
+        Ok(Hold {
+            estimate: request.cost,
+            wait: verdict.wait(),
+            expires,
+            is_degraded: verdict.is_degraded(),
+            #[cfg(feature = "redis")]
+            elsewhere: verdict.plan.taken_elsewhere(std::slice::from_ref(request)),
+            booked: verdict.plan.reservations,
+        })
+    }
+
+    /// Whether a limit that hosts share could not be asked, so that its rule's `on_failure` has decided.
+    pub fn is_degraded(&self) -> bool {
+        self.is_degraded
+    }
+
+    #[cfg(feature = "redis")]
+    pub(crate) fn take_elsewhere(&mut self) -> Vec<Elsewhere> {
+        std::mem::take(&mut self.elsewhere)
     }
 
     /// What was estimated.

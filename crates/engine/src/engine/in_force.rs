@@ -37,6 +37,11 @@ impl InForce<'_> {
         self.rules.compiled.namespace(name)
     }
 
+    /// All of them.
+    pub fn namespaces(&self) -> &[CompiledNamespace] {
+        self.rules.compiled.namespaces()
+    }
+
     /// Decides as [`Engine::check`] does.
     pub fn check(&self, request: &Request<'_>, now: Time) -> Verdict {
         let mut verdict = Verdict::open(Guard::from_inner(Arc::clone(&self.rules)));
@@ -44,10 +49,10 @@ impl InForce<'_> {
         verdict
     }
 
-    /// Begins as [`Engine::begin`] does.
+    /// Decides as far as possible here, as [`Engine::begin`] does.
     pub fn begin(&self, request: &Request<'_>, now: Time) -> Step {
         let rules = Guard::from_inner(Arc::clone(&self.rules));
-        self.engine.begin_by(rules, std::slice::from_ref(request), now)
+        self.engine.begin_by(rules, std::slice::from_ref(request), Taking::Pay, now)
     }
 }
 

@@ -163,6 +163,18 @@ impl Plan {
         }
     }
 
+    /// Whether somebody has to be asked before anything can be taken.
+    #[cold]
+    pub(super) fn has_to_ask(&self, books: &Books, now: Time) -> bool {
+        self.checks.iter().any(|check| match (check.shared, local(&self.rules, check)) {
+            (Shared::StoreExact, limit) => limit.is_some(),
+            (Shared::StoreLease, Some((limit, _))) => {
+                in_hand(check, bucket(limit, check), books, (Doing::Look, now)) == Hand::Empty
+            }
+            _ => false,
+        })
+    }
+
     /// Whether nothing is in hand, so that somebody has to be asked.
     fn open_account(&self, check: &Checked, books: &Books, parts: &[Request<'_>], now: Time) -> bool {
         let Some((limit, _)) = local(&self.rules, check) else { return false };
@@ -185,6 +197,17 @@ impl Plan {
                 books.ledger.owe(bucket, check.cost, account);
             } else {
                 books.ledger.spend_of(bucket, i64::try_from(check.cost).unwrap_or(i64::MAX), account);
+            }
+        }
+    }
+
+    /// Writes down by which limits somebody was refused that this host alone does not know all about.
+    #[cold]
+    pub(super) fn doubt(&self, books: &Books, parts: &[Request<'_>]) {
+        let is_told = |check: &&Checked| check.shared == Shared::Store && !check.is_degraded;
+        for check in self.checks.iter().filter(is_told).filter(|check| !check.decision.is_allowed()) {
+            if let Some((limit, _)) = local(&self.rules, check) {
+                books.ledger.doubt(bucket(limit, check), || self.account(check, parts));
             }
         }
     }

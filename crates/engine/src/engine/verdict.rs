@@ -213,8 +213,13 @@ impl Verdict {
     }
 
     /// What it took that [can be given back](super::Engine::cancel), without the rules that it was made by.
-    pub fn into_booking(self) -> Booking {
-        Booking(self.plan.reservations)
+    pub fn into_booking(mut self) -> Booking {
+        self.take_booking()
+    }
+
+    /// The same, taken out of it.
+    pub fn take_booking(&mut self) -> Booking {
+        Booking(std::mem::take(&mut self.plan.reservations))
     }
 
     /// Calls `each` with the headers to be sent to the client, in lower case, whatever the protocol.

@@ -29,6 +29,9 @@ const SHARE: u64 = 4;
 /// Where all tokens are taken as they come, each host asks again when there are about so many for it.
 const WORTH_ASKING: f64 = 4.0;
 
+/// Nobody waits for longer than this before it is asked again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
 /// What was wanted longer ago than this hardly counts for what will be.
 const MEMORY: Duration = Duration::from_millis(200);
 
@@ -99,7 +102,9 @@ impl Lender {
             }
             Lent::Refused(decision) => {
                 borrower.left = 0;
-                borrower.refused_until = now + borrower.pause(&decision, asked.cost, engine.ledger().hosts(), now);
+                let pause = borrower.pause(&decision, asked.cost, engine.ledger().hosts(), now);
+                // Somebody may give back or forget what was spent.
+                borrower.refused_until = now + pause.min(LONGEST_PAUSE);
                 engine.ledger().refuse(id, borrower.refused_until, now + decision.reset_after);
             }
             Lent::Failed => {}

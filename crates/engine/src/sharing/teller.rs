@@ -5,7 +5,7 @@
 //! the budget beyond the limit unnoticed, but for what they decide while they are being told.
 
 use crate::engine::Engine;
-use crate::ledger::{Account, AccountId};
+use crate::ledger::{Account, AccountId, Ledger};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,10 @@ const FAR: u32 = 10;
 
 /// A bucket that nobody has used for so long is none of this host's business any more.
 const IDLE: Duration = Duration::from_secs(3);
+
+/// After so long it is asked whether those are still to be refused whom this host refuses: others may have given back or
+/// forgotten what was spent.
+const LONGEST_DOUBT: Duration = Duration::from_secs(1);
 
 /// Buckets that are told of in one piece.
 const MOST_AT_ONCE: usize = 500;
@@ -41,13 +45,16 @@ struct Known {
     used_at: Time,
     has_news: bool,
     is_urgent: bool,
+    /// Whether somebody was refused since, by what may be out of date.
+    is_doubted: bool,
     is_far: bool,
 }
 
 impl Known {
     fn is_due(&self, interval: Duration, now: Time) -> bool {
         let longest = if self.is_far { interval * FAR } else { interval };
-        self.is_urgent || self.has_news && now.since(self.told_at) >= longest
+        let passed = now.since(self.told_at);
+        self.is_urgent || self.has_news && passed >= longest || self.is_doubted && passed >= LONGEST_DOUBT
     }
 }
 
@@ -61,7 +68,7 @@ pub(super) struct Letter {
 
 impl Teller {
     /// An account was used; somebody should hear of it soon if it is urgent.
-    pub(super) fn used(&mut self, id: AccountId, account: &Arc<Account>, is_urgent: bool, now: Time) {
+    pub(super) fn used(&mut self, ledger: &Ledger, id: AccountId, account: &Arc<Account>, is_urgent: bool, now: Time) {
         let known = self.known.entry(id).or_insert_with(|| Known {
             account: Arc::clone(account),
             key: Fingerprint::new(account.limit_id, &account.client),
@@ -69,10 +76,12 @@ impl Teller {
             used_at: now,
             has_news: false,
             is_urgent: false,
+            is_doubted: false,
             is_far: false,
         });
         known.used_at = now;
-        known.has_news = true;
+        known.is_doubted |= ledger.take_wanted(id) > 0;
+        known.has_news |= ledger.tokens(id) != 0 || !known.is_doubted;
         known.is_urgent |= is_urgent;
     }
 
@@ -102,7 +111,7 @@ impl Teller {
         self.last_number += 1;
         let spent = ids.iter().filter_map(|id| {
             let known = self.known.get_mut(id)?;
-            (known.has_news, known.is_urgent) = (false, false);
+            (known.has_news, known.is_urgent, known.is_doubted) = (false, false, false);
             let recovery = known.account.limit.recovery(store_now)?;
             let tokens = engine.ledger().take_untold(*id);
             Some(Spent { key: known.key, recovery, most: most(&known.account, recovery), tokens })
@@ -152,7 +161,6 @@ fn most(account: &Account, recovery: Recovery) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::Ledger;
     use tollgate_limit::Limit;
     use tollgate_rules::model::{ErrorBudget, Shared};
 
@@ -184,11 +192,11 @@ mod tests {
         let id = ledger.open((1, 7), || Some((*account).clone())).unwrap();
         let letters = |teller: &mut Teller, at| teller.letters(&engine, |_| 0, (second, at, at));
         assert!(ledger.spend(id, 3));
-        teller.used(id, &account, true, now(0));
+        teller.used(ledger, id, &account, true, now(0));
         let first = letters(&mut teller, now(0));
         assert_eq!((first.len(), first[0].batch.number, first[0].batch.spent[0].tokens), (1, 1, 3));
         assert!(ledger.spend(id, 4));
-        teller.used(id, &account, true, now(1));
+        teller.used(ledger, id, &account, true, now(1));
         assert_eq!(letters(&mut teller, now(1))[0].batch, first[0].batch);
         let totals = Totals { time: now(1), missing: vec![600.0] };
         teller.answered(&engine, &first[0], &totals, now(1));

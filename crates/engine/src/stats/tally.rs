@@ -15,6 +15,7 @@ const UNLIMITED: usize = TENTHS + 1;
 const WAITED: usize = TENTHS + 2;
 const REFUSED: usize = TENTHS + 3;
 const SHADOWED: usize = TENTHS + 4;
+const DEGRADED: usize = TENTHS + 5;
 
 /// How a decision ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,10 +94,12 @@ pub struct Counts {
     pub refused: u64,
     /// Went ahead, and would have been refused if the rule were not shadowed.
     pub shadowed: u64,
+    /// Of all of these, those that were decided without the hosts that the limit is shared with.
+    pub degraded: u64,
 }
 
 impl Counts {
-    /// All of them.
+    /// All decisions.
     pub fn total(&self) -> u64 {
         self.allowed + self.waited + self.refused + self.shadowed
     }
@@ -123,6 +126,16 @@ impl Tally {
             Ending::Refused => REFUSED,
             Ending::Shadowed => SHADOWED,
         };
+        self.add_to(slot);
+    }
+
+    /// Counts that a decision was made without those whom the limit is shared with. How it ended is counted, too.
+    pub fn add_degraded(&self) {
+        self.add_to(DEGRADED);
+    }
+
+    #[inline]
+    fn add_to(&self, slot: usize) {
         if let Some(counter) = self.stripes.get(thread_number() % STRIPES).and_then(|stripe| stripe.0.get(slot)) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
@@ -132,10 +145,10 @@ impl Tally {
     pub fn snapshot(&self) -> (Counts, UseHistogram) {
         let sum = |slot| self.stripes.iter().filter_map(|stripe| stripe.0.get(slot)).map(load).sum::<u64>();
         let tenths = std::array::from_fn(sum);
-        let [beyond, waited, refused, shadowed] = [BEYOND, WAITED, REFUSED, SHADOWED].map(sum);
+        let [beyond, waited, refused, shadowed, degraded] = [BEYOND, WAITED, REFUSED, SHADOWED, DEGRADED].map(sum);
         let allowed = tenths.iter().sum::<u64>() + beyond + sum(UNLIMITED);
         let uses = UseHistogram { tenths, over: beyond + waited + refused + shadowed };
-        (Counts { allowed, waited, refused, shadowed }, uses)
+        (Counts { allowed, waited, refused, shadowed, degraded }, uses)
     }
 }
 

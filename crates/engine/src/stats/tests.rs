@@ -91,7 +91,7 @@ fn each_decision_is_counted_once() {
     stats.refused(5, |_| ());
     stats.shadowed(6, |_| ());
     let snapshot = stats.snapshot();
-    assert_eq!(snapshot.counts, Counts { allowed: 3, waited: 1, refused: 1, shadowed: 1 });
+    assert_eq!(snapshot.counts, Counts { allowed: 3, waited: 1, refused: 1, shadowed: 1, degraded: 0 });
     assert_eq!(snapshot.counts.total(), 6);
     assert_eq!((snapshot.uses.tenths.iter().sum::<u64>(), snapshot.uses.over), (1, 4));
 }

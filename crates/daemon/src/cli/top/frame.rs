@@ -24,7 +24,7 @@ pub(super) fn frame(history: &History, width: usize, height: usize) -> Vec<Strin
             short(allowed),
             short(refused)
         ),
-        String::new(),
+        history.store.as_ref().map_or_else(String::new, |store| format!("store: {store}")),
         format!(
             "{:<28} {:>8} {:>8} {:>9} {:>9}  {:<CHART$}  {:<CHART$}",
             "RULE", "ALLOW/s", "REFUSE/s", "CLIENTS", "REFUSED", "ALLOWED", "REFUSED"
@@ -94,7 +94,7 @@ fn cut(text: &str, width: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::history::Totals;
+    use super::super::history::{Totals, read_store};
     use super::*;
 
     #[test]
@@ -120,6 +120,11 @@ shop/logins                         4        8     12.3k         0  ▃█      
     192.0.2.1                                refused 99
 shop/api                         2500        0     12.3k         0  ▁█                    ▁▁                  ";
         assert_eq!(shown, expected);
+        history.store = read_store("# Store\r\nstore:lost\r\nstore_hosts:2\r\nstore_trouble:it hangs up\r\n");
+        assert_eq!(frame(&history, 120, 40)[1], "store: LOST, rules do what they say for failures; it hangs up");
+        history.store = read_store("# Store\r\nstore:connected\r\nstore_hosts:2\r\n");
+        assert_eq!(frame(&history, 120, 40)[1], "store: connected, 2 daemons count together");
+        assert_eq!(read_store("# Store\r\nstore:none\r\n"), None);
         assert!(frame(&history, 20, 3).iter().all(|line| line.chars().count() <= 20));
         assert_eq!(frame(&history, 20, 3).len(), 2);
     }

@@ -42,6 +42,8 @@ impl Rule {
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub(super) rules: HashMap<Name, Rule>,
+    /// What there is to say about the store, if there is one.
+    pub(super) store: Option<String>,
     seen: Option<Instant>,
 }
 
@@ -80,6 +82,19 @@ fn push(rates: &mut VecDeque<f64>, rate: f64) {
 pub(super) fn read(reply: &Reply) -> Option<Vec<(Name, Totals)>> {
     let Reply::List(rules) = reply else { return None };
     rules.iter().map(read_rule).collect()
+}
+
+/// Reads the reply to `INFO`, as far as it is about the store.
+pub(super) fn read_store(info: &str) -> Option<String> {
+    let field = |name: &str| {
+        let found = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        found.unwrap_or_default().trim()
+    };
+    match field("store") {
+        "connected" => Some(format!("connected, {} daemons count together", field("store_hosts"))),
+        "lost" => Some(format!("LOST, rules do what they say for failures; {}", field("store_trouble"))),
+        _ => None,
+    }
 }
 
 fn read_rule(reply: &Reply) -> Option<(Name, Totals)> {

@@ -16,6 +16,8 @@ pub(super) struct Told<'a> {
     reset_after_ms: Option<u64>,
     rule: Option<&'a str>,
     reason: &'static str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    degraded: bool,
 }
 
 impl<'a> Told<'a> {
@@ -30,6 +32,7 @@ impl<'a> Told<'a> {
             reset_after_ms: answer.reset_after.map(milliseconds),
             rule: answer.rule,
             reason: answer.reason,
+            degraded: answer.degraded,
         }
     }
 }

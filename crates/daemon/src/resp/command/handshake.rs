@@ -212,13 +212,26 @@ pub(super) fn info(state: &State, replies: &mut Replies) {
     let text = format!(
         "# Server\r\nredis_version:7.4.0\r\nredis_mode:standalone\r\ntollgate_version:{}\r\n\r\n\
          # Persistence\r\nloading:0\r\n\r\n# Replication\r\nrole:master\r\n\r\n\
-         # Rules\r\nrules_version:{}\r\nforgotten_clients:{}\r\nopen_reservations:{}\r\n",
+         # Rules\r\nrules_version:{}\r\nforgotten_clients:{}\r\nopen_reservations:{}\r\n\r\n\
+         # Store\r\n{}",
         env!("CARGO_PKG_VERSION"),
         state.engine().version(),
         state.engine().forgotten().clients,
         state.open_reservations(),
+        store_info(state),
     );
     replies.bulk(text.as_bytes());
+}
+
+/// Whether limits are shared, with how many daemons, and why not.
+fn store_info(state: &State) -> String {
+    let Some(sharing) = state.sharing() else { return "store:none\r\n".to_owned() };
+    let (store, hosts) = (sharing.store(), state.engine().ledger().hosts());
+    if store.is_connected() {
+        return format!("store:connected\r\nstore_hosts:{hosts}\r\n");
+    }
+    let trouble = store.trouble().map_or_else(String::new, |trouble| trouble.to_string());
+    format!("store:lost\r\nstore_hosts:{hosts}\r\nstore_trouble:{}\r\n", trouble.replace(['\r', '\n'], " "))
 }
 
 pub(super) fn ping(arguments: &[&[u8]], replies: &mut Replies) -> Done {

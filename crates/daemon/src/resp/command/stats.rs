@@ -16,7 +16,7 @@ pub(super) fn tell(state: &State, replies: &mut Replies) {
 fn tell_rule(namespace: &str, rule: &str, snapshot: &RuleSnapshot, replies: &mut Replies) {
     let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let counts = snapshot.counts;
-    replies.map(9);
+    replies.map(10);
     replies.bulk(b"namespace");
     replies.bulk(namespace.as_bytes());
     replies.bulk(b"rule");
@@ -32,4 +32,5 @@ fn tell_rule(namespace: &str, rule: &str, snapshot: &RuleSnapshot, replies: &mut
     for key in &snapshot.top {
         replies.pair(&key.name, number(key.count));
     }
+    replies.pair("degraded", number(counts.degraded));
 }

@@ -1,0 +1,80 @@
+//! What of a client's is kept together with other hosts: to settle what was taken of it, and to forget it.
+
+use super::Engine;
+use super::asking::Step;
+use super::deciding::{Plan, Taking, bucket, rule};
+use super::verdict::Checked;
+use tollgate_limit::{Limit, Time};
+use tollgate_rules::Request;
+use tollgate_rules::model::{Cost, Shared};
+
+/// A limit of a client that is kept elsewhere.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Elsewhere {
+    /// The limit, the same on every host.
+    pub(crate) limit_id: u64,
+    /// The client's key, encoded.
+    pub(crate) client: Vec<u8>,
+    /// How much is allowed.
+    pub(crate) limit: Limit,
+    /// Where this host keeps what it knows of it.
+    pub(crate) bucket: (u64, u64),
+    /// What the request costs.
+    pub(crate) cost: u64,
+    /// Whether that is what the request said, so that it can be settled by what it really was.
+    pub(crate) is_estimate: bool,
+}
+
+impl Elsewhere {
+    /// How much of the cost was not used, where so much was estimated.
+    pub(crate) fn unused(&self, estimate: u64, actual: u64) -> u64 {
+        match (self.is_estimate, actual) {
+            (true, actual) => estimate.saturating_sub(actual),
+            (false, 0) => self.cost,
+            (false, _) => 0,
+        }
+    }
+}
+
+impl Plan {
+    /// What was taken elsewhere, be it in advance.
+    pub(super) fn taken_elsewhere(&self, parts: &[Request<'_>]) -> Vec<Elsewhere> {
+        let is_taken = |check: &&Checked| {
+            let is_kept_there = matches!(check.shared, Shared::StoreExact | Shared::StoreLease);
+            is_kept_there && !check.is_degraded && check.decision.is_allowed()
+        };
+        self.checks.iter().filter(is_taken).filter_map(|check| self.kept(check, parts)).collect()
+    }
+
+    fn kept(&self, check: &Checked, parts: &[Request<'_>]) -> Option<Elsewhere> {
+        let (limit, amount, client) = self.elsewhere(check, parts)?;
+        Some(Elsewhere {
+            limit_id: limit.id,
+            client,
+            limit: *amount,
+            bucket: bucket(limit, check),
+            cost: check.cost,
+            is_estimate: rule(&self.rules, check)?.cost == Cost::Asked,
+        })
+    }
+}
+
+/// For whoever talks to the others.
+impl Engine {
+    /// What [`begin`](Engine::begin) is to a decision, for a reservation: what is taken here can be given back.
+    pub(crate) fn begin_to_reserve(&self, request: &Request<'_>, now: Time) -> Step {
+        self.begin_by(self.rules.load(), std::slice::from_ref(request), Taking::Book, now)
+    }
+
+    /// The limits of a request's client that are kept elsewhere, and are nobody else's.
+    pub(crate) fn kept_elsewhere(&self, request: &Request<'_>) -> Vec<Elsewhere> {
+        let parts = std::slice::from_ref(request);
+        let mut plan = Plan::new(self.rules.load());
+        plan.find(&self.books.table, parts);
+        let is_kept = |check: &&Checked| {
+            let is_kept_there = matches!(check.shared, Shared::Store | Shared::StoreExact | Shared::StoreLease);
+            is_kept_there && !plan.is_anybodys(check, &self.books.table)
+        };
+        plan.checks.iter().filter(is_kept).filter_map(|check| plan.kept(check, parts)).collect()
+    }
+}
