@@ -136,7 +136,7 @@ async fn n4_rules_that_say_so_refuse_while_the_store_cannot_be_reached() {
 async fn missing(store: &Store, limit_id: u64, user: &[u8], number: u64) -> f64 {
     let key = Fingerprint::new(limit_id, user);
     let spent = vec![Spent { key, recovery: Recovery::Steady(1e-15), most: u64::MAX >> 12, tokens: 0 }];
-    store.tell(Host(number), &Batch { number, spent }).await.unwrap().missing[0]
+    *store.tell(Host(number), &Batch { number, spent }).await.unwrap().missing.first().unwrap()
 }
 
 /// The limit's id and the client's key, as hosts know them.
@@ -145,7 +145,7 @@ async fn identity(rules: RuleSet) -> (u64, std::sync::Arc<[u8]>) {
     let attributes = [("user", Value::Text("alice"))];
     match engine.begin(&tollgate::Request::new("n", &attributes), tollgate::Time::ZERO) {
         tollgate::Step::Ask(pending) => {
-            let question = &pending.questions()[0];
+            let question = pending.questions().first().unwrap();
             let known = (question.limit_id, question.client.clone());
             let _ = engine.finish(
                 pending,

@@ -200,24 +200,24 @@ fn answered(check: &mut Checked, decision: Decision) {
 }
 
 fn questions(plan: &Plan, parts: &[Request<'_>]) -> Vec<Question> {
-    let asked = plan.checks.iter().enumerate().filter(|(_, check)| check.is_open);
-    let mut last: Option<((usize, u32, u32), Arc<[u8]>)> = None;
-    asked
-        .filter_map(|(index, check)| {
-            let (limit, amount) = local(&plan.rules, check)?;
-            // The limits of one rule are about one client.
-            let whose = (check.part, check.namespace, check.rule);
-            let known = last.take().filter(|(of, _)| *of == whose);
-            let (_, client) = last.insert(match known {
-                Some(known) => known,
-                None => (whose, plan.client(check, parts)?.into()),
-            });
-            let client = Arc::clone(client);
-            let Checked { cost, is_shadow, is_quota_mode, .. } = *check;
-            let (limit_id, limit, max_wait) = (limit.id, *amount, patience(&plan.rules, check));
-            Some(Question { limit_id, client, limit, cost, max_wait, is_shadow, is_quota_mode, check: index })
-        })
-        .collect()
+    let open = || plan.checks.iter().enumerate().filter(|(_, check)| check.is_open);
+    let mut questions: Vec<Question> = Vec::with_capacity(open().count());
+    for (index, check) in open() {
+        // The limits of one rule are about one client.
+        let before = questions.last().filter(|last| is_same_rule(plan, last.check, check));
+        let client = before.map(|last| Arc::clone(&last.client));
+        let Some(client) = client.or_else(|| plan.client(check, parts).map(Arc::from)) else { continue };
+        let Some((limit, amount)) = local(&plan.rules, check) else { continue };
+        let Checked { cost, is_shadow, is_quota_mode, .. } = *check;
+        let (limit_id, limit, max_wait) = (limit.id, *amount, patience(&plan.rules, check));
+        questions.push(Question { limit_id, client, limit, cost, max_wait, is_shadow, is_quota_mode, check: index });
+    }
+    questions
+}
+
+fn is_same_rule(plan: &Plan, other: usize, check: &Checked) -> bool {
+    let whose = |check: &Checked| (check.part, check.namespace, check.rule);
+    plan.checks.get(other).is_some_and(|other| whose(other) == whose(check))
 }
 
 impl fmt::Debug for Pending {

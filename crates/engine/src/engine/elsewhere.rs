@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::asking::Step;
-use super::deciding::{Plan, Taking, bucket, rule};
+use super::deciding::{Plan, Taking, bucket, local, rule};
 use super::verdict::Checked;
 use tollgate_limit::{Limit, Time};
 use tollgate_rules::Request;
@@ -47,7 +47,7 @@ impl Plan {
     }
 
     fn kept(&self, check: &Checked, parts: &[Request<'_>]) -> Option<Elsewhere> {
-        let (limit, amount, client) = self.elsewhere(check, parts)?;
+        let ((limit, amount), client) = (local(&self.rules, check)?, self.client(check, parts)?);
         Some(Elsewhere {
             limit_id: limit.id,
             client,
