@@ -38,6 +38,7 @@ pub(super) async fn write_check(turn: Turn<'_>, body: &[u8], out: &mut Vec<u8>) 
         return Ok(());
     }
     let asks: Asks<'_> = parse(body)?;
+    turn.lasts().await;
     // The request itself is counted as one.
     turn.state.meters().of(Protocol::Http).asked((asks.0.len() as u64).saturating_sub(1));
     out.reserve(asks.0.len() * ROOM_FOR_ONE);

@@ -10,7 +10,7 @@ use super::{auth, question, throttle};
 use crate::fault::Fault;
 use crate::listen::Stop;
 use crate::meters::Protocol;
-use crate::state::Turn;
+use crate::state::{Turn, at_once};
 use std::io::{self, Write};
 use std::pin::{Pin, pin};
 use std::time::{Duration, SystemTime};
@@ -130,8 +130,8 @@ struct Connection {
 impl Connection {
     /// Answers all plain requests that have come as a whole, by one reading of the clock.
     async fn answer(&mut self, visit: &Visit, is_stopping: bool) -> Flow {
-        let turn = visit.turn();
-        self.date.update(turn.now);
+        let now = visit.state.now();
+        self.date.update(now);
         let (mut done, mut count) = (0, 0);
         let flow = loop {
             match parse(self.received.get(done..).unwrap_or_default()) {
@@ -139,7 +139,7 @@ impl Connection {
                 Parsed::NotPlain => break Flow::HandOver,
                 Parsed::Plain(request) => {
                     self.body.clear();
-                    if !request.answer(visit, turn, &mut self.body).await {
+                    if !request.answer_in_time(visit, now, &mut self.body).await {
                         break Flow::HandOver;
                     }
                     (done, count) = (done + request.length, count + 1);
@@ -232,6 +232,14 @@ enum Page {
 }
 
 impl Plain<'_> {
+    /// Answers at once, or else as soon as the store allows: only then there is something to keep while it is waited for.
+    async fn answer_in_time(&self, visit: &Visit, now: Time, out: &mut Vec<u8>) -> bool {
+        match at_once(self.answer(visit, visit.state.short_turn(now), out)) {
+            Some(has_answer) => has_answer,
+            None => Box::pin(self.answer(visit, visit.state.long_turn(now), out)).await,
+        }
+    }
+
     /// Whether there is an answer. A fault is none: nothing was decided then, and who is handed the request finds it, too.
     async fn answer(&self, visit: &Visit, turn: Turn<'_>, out: &mut Vec<u8>) -> bool {
         let may_ask = visit.peer.is_trusted || self.token.is_some_and(|token| turn.state.access().check(token).is_ok());
