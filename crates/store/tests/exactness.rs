@@ -5,6 +5,7 @@
 //! the promises are stated for.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+#![expect(clippy::indexing_slicing, reason = "hosts and keys are numbered by the test itself")]
 
 mod common;
 
@@ -79,9 +80,9 @@ async fn host(orders: &Orders) {
     say("ready");
     hear();
     if orders.rate == 0 {
-        host.hammer(orders, &mut admitted).await
+        host.hammer(orders, &mut admitted).await;
     } else {
-        host.stroll(orders, &mut admitted).await
+        host.stroll(orders, &mut admitted).await;
     }
     say("done");
     hear();
