@@ -17,7 +17,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 /// Commands that wait to be written; more are refused.
 const MOST_QUEUED: usize = 1_024;
 
-/// So many bytes wait to be written. While there are more, commands are refused.
+/// So many bytes are written at once. What is more waits in a backlog.
 const MOST_UNWRITTEN: usize = 64 * 1_024;
 
 /// So many questions in a row that got no answer mean that the connection is of no use.
@@ -153,10 +153,9 @@ impl Drop for Closing {
 /// Moves bytes until the connection ends or nobody can ask any more.
 async fn run(stream: Stream, mut commands: mpsc::Receiver<Exchange>, _closing: Closing) {
     let (mut reader, mut writer) = tokio::io::split(stream);
-    let (mut unwritten, mut unread) = (BytesMut::new(), BytesMut::new());
+    let (mut talk, mut unread) = (Talk::default(), BytesMut::new());
     // What was written may still be on this side, where it is encrypted.
     let mut is_unsent = false;
-    let mut waiting = VecDeque::new();
     // One timer for all who wait: a timer for each would cost as much as to read its reply.
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -166,36 +165,99 @@ async fn run(stream: Stream, mut commands: mpsc::Receiver<Exchange>, _closing: C
         tokio::select! {
             biased;
             read = reader.read_buf(&mut unread) => match read {
-                Ok(count) if count > 0 => match answer(&mut unread, &mut waiting) {
+                Ok(count) if count > 0 => match talk.answer(&mut unread) {
                     Ok(()) => {}
                     Err(Unasked) => return,
                 },
                 _ => return,
             },
-            _ = ticks.tick(), if !waiting.is_empty() => give_up(&mut waiting, Instant::now()),
-            sent = send(&mut writer, &unwritten), if is_unsent || !unwritten.is_empty() => match sent {
+            _ = ticks.tick(), if talk.is_waited_for() => talk.give_up(Instant::now()),
+            sent = send(&mut writer, &talk.unwritten), if is_unsent || !talk.unwritten.is_empty() => match sent {
                 Ok(count) => {
                     is_unsent = count > 0;
-                    unwritten.advance(count);
+                    talk.unwritten.advance(count);
+                    talk.write_on();
                 }
                 Err(_) => return,
             },
             command = commands.recv() => match command {
-                Some(exchange) => queue(exchange, &mut unwritten, &mut waiting, &mut commands),
+                Some(exchange) => talk.add(exchange, &mut commands),
                 None => return,
             },
         }
     }
 }
 
-/// Tells those whose time is up. Their replies may still come, and are then nobody's.
-fn give_up(waiting: &mut VecDeque<Awaited>, now: Instant) {
-    for awaited in waiting.iter_mut().filter(|awaited| awaited.deadline <= now + TICK / 2) {
-        if let Some(reply) = awaited.reply.take() {
-            let _ = reply.send(Err(Late { is_ours: now.saturating_duration_since(awaited.deadline) > LATE_TIMER }));
+/// What is said on a connection.
+#[derive(Debug, Default)]
+struct Talk {
+    /// What there is no room for yet among what is to be written.
+    backlog: VecDeque<Exchange>,
+    unwritten: BytesMut,
+    waiting: VecDeque<Awaited>,
+}
+
+impl Talk {
+    fn is_waited_for(&self) -> bool {
+        !self.waiting.is_empty() || !self.backlog.is_empty()
+    }
+
+    /// Takes a command and those that have come meanwhile, to be written together.
+    fn add(&mut self, first: Exchange, commands: &mut mpsc::Receiver<Exchange>) {
+        let mut next = Some(first);
+        while let Some(exchange) = next {
+            // Who finds no room learns at once that there will be no reply.
+            if self.backlog.len() < MOST_QUEUED {
+                self.backlog.push_back(exchange);
+            }
+            next = commands.try_recv().ok();
+        }
+        self.write_on();
+    }
+
+    /// Writes as much as there is room for.
+    fn write_on(&mut self) {
+        while self.unwritten.len() < MOST_UNWRITTEN
+            && let Some(Exchange { commands: Commands { bytes, unwanted }, deadline, reply }) = self.backlog.pop_front()
+        {
+            self.unwritten.extend_from_slice(&bytes);
+            self.waiting.push_back(Awaited { unwanted, deadline, reply: Some(reply) });
         }
     }
+
+    /// Tells those whose time is up. Replies to what was written may still come, and are then nobody's.
+    fn give_up(&mut self, now: Instant) {
+        let late = |deadline| Err(Late { is_ours: now.saturating_duration_since(deadline) > LATE_TIMER });
+        let is_over = |deadline: Instant| deadline <= now + TICK / 2;
+        for awaited in self.waiting.iter_mut().filter(|awaited| is_over(awaited.deadline)) {
+            if let Some(reply) = awaited.reply.take() {
+                let _ = reply.send(late(awaited.deadline));
+            }
+        }
+        let backlog = std::mem::take(&mut self.backlog).into_iter();
+        let (over, rest): (VecDeque<_>, VecDeque<_>) = backlog.partition(|exchange| is_over(exchange.deadline));
+        self.backlog = rest;
+        for exchange in over {
+            let _ = exchange.reply.send(late(exchange.deadline));
+        }
+    }
+
+    fn answer(&mut self, unread: &mut BytesMut) -> Result<(), Unasked> {
+        while let Some(reply) = take_reply(unread).map_err(|_| Unasked)? {
+            let first = self.waiting.front_mut().ok_or(Unasked)?;
+            if first.unwanted > 0 {
+                first.unwanted -= 1;
+            } else if let Some(waiting) = self.waiting.pop_front().and_then(|first| first.reply) {
+                // Who has stopped waiting does not want it any more.
+                let _ = waiting.send(Ok(reply));
+            }
+        }
+        Ok(())
+    }
 }
+
+/// The other side says what nobody asked.
+struct Unasked;
 
 /// Writes some bytes and says how many; if there are none, sends off what was written.
 async fn send(writer: &mut WriteHalf<Stream>, bytes: &[u8]) -> io::Result<usize> {
@@ -207,38 +269,4 @@ async fn send(writer: &mut WriteHalf<Stream>, bytes: &[u8]) -> io::Result<usize>
         0 => Err(io::ErrorKind::WriteZero.into()),
         count => Ok(count),
     }
-}
-
-/// Takes a command and those that have come meanwhile, to be written together.
-fn queue(
-    first: Exchange,
-    unwritten: &mut BytesMut,
-    waiting: &mut VecDeque<Awaited>,
-    commands: &mut mpsc::Receiver<Exchange>,
-) {
-    let mut next = Some(first);
-    while let Some(Exchange { commands: Commands { bytes, unwanted }, deadline, reply }) = next {
-        // A store that reads nothing is not sent more, and who wants to learns so at once.
-        if unwritten.len() < MOST_UNWRITTEN {
-            unwritten.extend_from_slice(&bytes);
-            waiting.push_back(Awaited { unwanted, deadline, reply: Some(reply) });
-        }
-        next = commands.try_recv().ok();
-    }
-}
-
-/// The other side says what nobody asked.
-struct Unasked;
-
-fn answer(unread: &mut BytesMut, waiting: &mut VecDeque<Awaited>) -> Result<(), Unasked> {
-    while let Some(reply) = take_reply(unread).map_err(|_| Unasked)? {
-        let first = waiting.front_mut().ok_or(Unasked)?;
-        if first.unwanted > 0 {
-            first.unwanted -= 1;
-        } else if let Some(waiting) = waiting.pop_front().and_then(|first| first.reply) {
-            // Who has stopped waiting does not want it any more.
-            let _ = waiting.send(Ok(reply));
-        }
-    }
-    Ok(())
 }
