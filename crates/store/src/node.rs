@@ -7,10 +7,13 @@ use crate::resp::Reply;
 use crate::stats::Stats;
 use arc_swap::ArcSwapOption;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+
+/// How many wait for a server that was late. As many give up a connection.
+const MOST_DOUBTING: usize = 3;
 
 /// What is known of a server. Nobody but its keeper makes connections.
 #[derive(Debug)]
@@ -24,6 +27,8 @@ pub(crate) struct Node {
     /// When it began to be silent, in microseconds since `start`: it said something then, or was asked after it had not
     /// been for a while.
     silent_since: AtomicU64,
+    /// Whether it did not answer in time, and has not answered anything since.
+    is_doubted: AtomicBool,
     start: Instant,
 }
 
@@ -47,6 +52,7 @@ impl Node {
             connections: (0..config.connections.max(1)).map(|_| ArcSwapOption::empty()).collect(),
             trouble: ArcSwapOption::empty(),
             silent_since: AtomicU64::new(0),
+            is_doubted: AtomicBool::new(false),
             start: Instant::now(),
         }
     }
@@ -109,11 +115,12 @@ impl Node {
         deadline: Instant,
         stats: &Stats,
     ) -> Option<Reply> {
-        if self.waiting() == 0 {
+        if self.waiting() == 0 && !self.is_doubted() {
             self.heard();
         }
         match connection.ask(commands, deadline).await {
             Some(Ok(reply)) => {
+                self.is_doubted.store(false, Ordering::Relaxed);
                 self.heard();
                 Some(reply)
             }
@@ -125,6 +132,7 @@ impl Node {
             Some(Err(Late { is_ours })) => {
                 stats.late.add();
                 if !is_ours {
+                    self.is_doubted.store(true, Ordering::Relaxed);
                     connection.failed();
                 }
                 None
@@ -132,9 +140,14 @@ impl Node {
         }
     }
 
-    /// Whether it is silent, and as many wait for it as may.
+    /// Whether it is silent, and as many wait for it as may. Once it is late, a few are enough to see whether it answers.
     fn is_crowded(&self, config: &Config) -> bool {
-        self.waiting() >= config.most_waiting && self.silence() > config.budget / 3
+        let most = if self.is_doubted() { MOST_DOUBTING.min(config.most_waiting) } else { config.most_waiting };
+        self.waiting() >= most && self.silence() > config.budget / 3
+    }
+
+    fn is_doubted(&self) -> bool {
+        self.is_doubted.load(Ordering::Relaxed)
     }
 
     fn waiting(&self) -> usize {
