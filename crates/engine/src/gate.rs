@@ -4,7 +4,7 @@ use crate::engine::{Answer, Question};
 use crate::engine::{Engine, EngineBuilder, Event, Explanation, Hold, Verdict};
 use crate::files::{self, LoadError, Look};
 #[cfg(feature = "redis")]
-use crate::sharing::{self, Sharing};
+use crate::sharing::Sharing;
 use crate::watch::Watch;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -211,7 +211,7 @@ impl Tollgate {
         #[cfg(feature = "redis")]
         if let Some(sharing) = &self.sharing {
             let (store, questions) = (sharing.store().clone(), questions.to_vec());
-            return Box::pin(async move { sharing::ask(&store, &questions, now).await });
+            return Box::pin(async move { crate::sharing::ask(&store, &questions, now).await });
         }
         let _ = (questions, now);
         Box::pin(std::future::ready(Answer::Failed))
