@@ -129,9 +129,15 @@ fn above_ten(ratio: f64) -> bool {
 /// Instructions per turn of the loop: what twice as many turns cost more.
 fn count(work: &str) -> Option<f64> {
     const TURNS: u64 = 20_000;
-    let few = total(work, TURNS)?;
-    let many = total(work, 2 * TURNS)?;
-    Some((many - few) as f64 / TURNS as f64)
+    // Reading ten thousand rules takes a few million instructions more or less from one process to the next, since maps are
+    // seeded at random.
+    let runs = if work.starts_with("10000") { 5 } else { 1 };
+    let median = |turns| {
+        let mut totals: Vec<u64> = (0..runs).map(|_| total(work, turns)).collect::<Option<_>>()?;
+        totals.sort_unstable();
+        totals.get(runs / 2).copied()
+    };
+    Some((median(2 * TURNS)? as f64 - median(TURNS)? as f64) / TURNS as f64)
 }
 
 fn total(work: &str, turns: u64) -> Option<u64> {
