@@ -5,9 +5,11 @@ use crate::resp::{Reply, take_reply};
 use crate::stream::Stream;
 use bytes::{Buf, BytesMut};
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, WriteHalf};
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -19,6 +21,9 @@ const MOST_QUEUED: usize = 1_024;
 
 /// So many bytes are written at once. What is more waits in a backlog.
 const MOST_UNWRITTEN: usize = 64 * 1_024;
+
+/// There is always room to read so many bytes at once.
+const READ_AT_ONCE: usize = 4 * 1_024;
 
 /// So many questions in a row that got no answer mean that the connection is of no use.
 const MOST_FAILURES: u32 = 3;
@@ -160,6 +165,7 @@ async fn run(stream: Stream, mut commands: mpsc::Receiver<Exchange>, _closing: C
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
+        unread.reserve(READ_AT_ONCE);
         // Each of these can be left off at any time without losing anything. What has come is read before anybody is told that
         // it did not.
         tokio::select! {
@@ -181,11 +187,29 @@ async fn run(stream: Stream, mut commands: mpsc::Receiver<Exchange>, _closing: C
                 Err(_) => return,
             },
             command = commands.recv() => match command {
-                Some(exchange) => talk.add(exchange, &mut commands),
+                Some(exchange) => {
+                    // Whoever else is about to ask does it first, so that all of it is written at once.
+                    step_back().await;
+                    talk.add(exchange, &mut commands);
+                }
                 None => return,
             },
         }
     }
+}
+
+/// Goes to the end of the queue once. `yield_now` of tokio would wait until there is none, where nobody can help out.
+async fn step_back() {
+    let mut is_back = false;
+    poll_fn(|context| {
+        if is_back {
+            return Poll::Ready(());
+        }
+        is_back = true;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// What is said on a connection.

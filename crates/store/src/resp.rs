@@ -73,7 +73,7 @@ struct Reader<'a> {
     at: usize,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     fn frame(&mut self, depth: usize) -> Result<Option<Frame>, Malformed> {
         let Some(line) = self.line() else { return Ok(None) };
         let (kind, rest) = line.split_first().ok_or(Malformed)?;
@@ -125,11 +125,11 @@ impl Reader<'_> {
     }
 
     /// The next line without its end.
-    fn line(&mut self) -> Option<Vec<u8>> {
+    fn line(&mut self) -> Option<&'a [u8]> {
         let rest = self.bytes.get(self.at..)?;
         let end = rest.windows(2).position(|pair| pair == b"\r\n")?;
         self.at += end + 2;
-        rest.get(..end).map(<[u8]>::to_vec)
+        rest.get(..end)
     }
 }
 
