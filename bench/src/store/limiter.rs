@@ -8,8 +8,9 @@ use tollgate::{Clock, Engine, Request, RuleSet, Source, Value};
 use tollgate_store::{Config, Store};
 
 /// No client ever has so many requests while this runs.
-const BURST: u64 = 5_000_000;
-/// What is spent comes back so slowly that every client stays known.
+const BURST: u64 = 2_000_000;
+/// What is spent comes back so slowly that every client stays known: a token takes ten minutes.
+const COUNT: u64 = 6;
 const PERIOD: &str = "3600";
 
 /// One way to decide about a client.
@@ -80,7 +81,7 @@ impl Tollgate {
 
 /// So many limits on one client, all in the store, none of which is ever reached.
 fn exact_rules(limits: u64) -> String {
-    let limits: Vec<String> = (1..=limits).map(|count| format!("{} per hour burst {BURST}", 100 * count)).collect();
+    let limits: Vec<String> = (1..=limits).map(|count| format!("{} per hour burst {BURST}", COUNT * count)).collect();
     let limits = limits.join(", ");
     format!("namespace: bench\nrules: [{{ name: users, key: [user], limits: [{limits}], shared: store-exact }}]\n")
 }
@@ -116,7 +117,7 @@ impl Limiter {
             }
             Limiter::Gcra(usual, script) => {
                 let mut call = script.key(usual.key(client));
-                let call = call.arg(BURST - 1).arg(100).arg(PERIOD);
+                let call = call.arg(BURST - 1).arg(COUNT).arg(PERIOD);
                 let (refused, _, _, _, _): Throttled =
                     call.invoke_async(&mut usual.connection.clone()).await.expect("a reply");
                 refused == 0
