@@ -58,7 +58,7 @@
 //!
 //! # What the store has to allow
 //!
-//! `ACL SETUSER tollgate on >secret ~tg:* +eval +evalsha +time +mget +set +psetex +del +pexpire +zadd +zcard +zrange
+//! `ACL SETUSER tollgate on >secret ~tg:* +eval +evalsha +time +mget +set +psetex +incrby +del +pexpire +zadd +zcard +zrange
 //! +zrangebyscore +zrem +zremrangebyscore` is enough, and in a cluster `+cluster|slots +asking` besides; `HELLO` and `AUTH`
 //! are everybody's. Redis from 6.0 and every Valkey will do. A store that evicts keys forgets what was spent;
 //! `maxmemory-policy noeviction` refuses instead, and the rules then do what they say for failures.

@@ -14,13 +14,19 @@ pub struct Script {
 
 /// Decides by buckets in microseconds alone that refuse, which nearly all limits are and do. A script is run from its first
 /// line on every time, and so [`LIMITS`] takes longer.
-pub static BUCKETS: LazyLock<Script> =
-    LazyLock::new(|| Script::new(concat!(include_str!("scripts/time.lua"), include_str!("scripts/buckets.lua"))));
+pub static BUCKETS: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(concat!(
+        include_str!("scripts/time.lua"),
+        include_str!("scripts/quarter.lua"),
+        include_str!("scripts/buckets.lua"),
+    ))
+});
 
 /// Decides by limits of every kind.
 pub static LIMITS: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
         include_str!("scripts/time.lua"),
+        include_str!("scripts/quarter.lua"),
         include_str!("scripts/bucket.lua"),
         include_str!("scripts/long.lua"),
         include_str!("scripts/paced.lua"),
@@ -37,6 +43,7 @@ pub static LIMITS: LazyLock<Script> = LazyLock::new(|| {
 pub static GIVE_BACK: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
         include_str!("scripts/time.lua"),
+        include_str!("scripts/quarter.lua"),
         include_str!("scripts/long.lua"),
         include_str!("scripts/paced.lua"),
         include_str!("scripts/window.lua"),

@@ -16,6 +16,7 @@ local function bucket(key, held, at)
   end
   if full_at > now + room then return at + 3, false end
   full_at = full_at + price
-  return at + 3, true, full_at, math.ceil((full_at - now) / 1000) + 1
+  local _, life = quarter(full_at, ARGV[at + 2] + 0)
+  return at + 3, true, full_at, math.floor(life)
 end
 

@@ -29,7 +29,12 @@ end
 reply[2] = 1
 local call, format = redis.call, string.format
 for i = 1, count do
-  local missing = values[i]
-  call('PSETEX', KEYS[i], format('%d', missing / 1000 + 2), format('%d', now + missing))
+  local was_full_at, full_at = reply[2 + i], now + values[i]
+  local begins, life = quarter(full_at, ARGV[3 * i] + 0)
+  if was_full_at and was_full_at >= begins and was_full_at <= full_at then
+    call('INCRBY', KEYS[i], format('%d', full_at - was_full_at))
+  else
+    call('PSETEX', KEYS[i], format('%d', life), format('%d', full_at))
+  end
 end
 return reply

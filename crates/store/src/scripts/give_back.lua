@@ -15,7 +15,8 @@ local function bucket_back(_, held, at)
   if full_at - now > 3601000000 + 11 * fill then full_at = now + fill end
   full_at = full_at - math.max(0, price - (now - since))
   if full_at <= now then return end
-  return string.format('%d', full_at), math.ceil((full_at - now) / 1000) + 1
+  local _, life = quarter(full_at, fill)
+  return string.format('%d', full_at), math.floor(life)
 end
 
 -- The difference of two pairs.

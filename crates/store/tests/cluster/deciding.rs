@@ -91,7 +91,7 @@ async fn c3_a_cluster_decides_exactly_wherever_the_states_are() {
 #[tokio::test]
 async fn c3_a_user_of_the_access_list_needs_two_commands_more() {
     // As in the documentation of the crate.
-    let user = "on >secret ~tg:* +eval +evalsha +time +mget +set +psetex +del +pexpire +zadd +zcard +zrange +zrangebyscore +zrem \
+    let user = "on >secret ~tg:* +eval +evalsha +time +mget +set +psetex +incrby +del +pexpire +zadd +zcard +zrange +zrangebyscore +zrem \
                 +zremrangebyscore +cluster|slots +asking";
     for kind in Kind::ALL {
         let cluster = Cluster::start(kind);
