@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Folder, eventually};
+use common::{Folder, eventually, free_address};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -133,6 +133,45 @@ fn only_those_with_a_certificate_connect_where_one_is_asked_for() {
     let page = format!("https://{}/healthz", program.address("HTTP"));
     let with = ["--cacert", &authority, "--cert", &certificate, "--key", &key, "-o", "/dev/null", "-w", "%{http_code}"];
     assert_eq!(curl(&[&with[..], &[&page]].concat()), "200");
+}
+
+/// `redis-server` that only those are served by who speak TLS and know its password.
+fn start_secured_redis(folder: &Path) -> (Child, SocketAddr) {
+    let address = free_address();
+    let child = Command::new("redis-server")
+        .args(["--port", "0", "--bind", "127.0.0.1", "--tls-port", &address.port().to_string(), "--save", ""])
+        .args(["--tls-cert-file", "server.pem", "--tls-key-file", "server.key", "--tls-ca-cert-file", "ca.pem"])
+        .args(["--tls-auth-clients", "no", "--requirepass", "secret"])
+        .current_dir(folder)
+        .stdout(Stdio::null())
+        .spawn();
+    (child.unwrap_or_else(|error| panic!("redis-server: {error}; install the package `redis-server`")), address)
+}
+
+#[test]
+fn limits_are_shared_through_a_store_that_speaks_tls() {
+    let folder = Folder::new();
+    write_certificates(folder.path(), "localhost");
+    let rules = "namespace: n\nrules: [{ name: a, key: [user], limits: [2 per day], shared: store-exact }]";
+    std::fs::write(folder.path().join("rules.yaml"), rules).unwrap();
+    let (mut redis, address) = start_secured_redis(folder.path());
+    let store = format!("rediss://:secret@localhost:{}", address.port());
+    let arguments =
+        ["--rules", "rules.yaml", "--store", &store, "--store-tls-ca", "ca.pem", "--store-budget", "1 second"];
+    let programs = [Program::start(folder.path(), &arguments), Program::start(folder.path(), &arguments)];
+    let ask = |program: &Program, user: &str| {
+        redis_cli(program.address("RESP"), &["CHECK", "n", "1", "user", user]).replace('\n', " ")
+    };
+    let is_exact = |program: &Program| !ask(program, "nobody").contains("degraded");
+    assert!(eventually(|| programs.iter().all(is_exact)), "{}", ask(&programs[0], "nobody"));
+    let answers: Vec<String> = [0, 1, 0, 1].map(|program: usize| ask(&programs[program], "ann")).to_vec();
+    let is_allowed: Vec<bool> = answers.iter().map(|answer| answer.starts_with("allowed 1 ")).collect();
+    assert_eq!(is_allowed, [true, true, false, false], "{answers:?}");
+    let authority = folder.path().join("ca.pem").display().to_string();
+    let keys = redis_cli(address, &["--tls", "--cacert", &authority, "-a", "secret", "--no-auth-warning", "DBSIZE"]);
+    assert!(keys.trim().parse::<u64>().unwrap() >= 2, "{keys}");
+    redis.kill().unwrap();
+    redis.wait().unwrap();
 }
 
 /// In a network namespace of its own, where 192.0.2.10 is this machine and nobody else can be reached.

@@ -164,6 +164,33 @@ fn proxies_ask_about_limits_in_the_store() {
 }
 
 #[test]
+fn whoever_only_looks_is_told_what_the_store_keeps() {
+    let fleet = Fleet::start(2);
+    let mut http = Http::connect(fleet.daemons[0].http);
+    for _ in 0..10 {
+        assert!(http.check("exact", "joe").allowed);
+    }
+    let (mut resp, mut grpc) = (Resp::connect(fleet.daemons[1].address), GrpcClient::connect(fleet.daemons[1].grpc));
+    for _ in 0..3 {
+        let answer: messages::native::Answer =
+            grpc.ask("/tollgate.v1.Tollgate/Peek", GrpcClient::question("exact", "joe"));
+        let said = [
+            Resp::said(&resp.ask(&["PEEK", "shop", "1", "op", "exact", "user", "joe"])),
+            Http::said(&http.post("/v1/peek", &Http::question("exact", "joe")).1),
+            GrpcClient::said(answer),
+        ];
+        for said in said {
+            assert_eq!((said.allowed, said.remaining, said.degraded), (true, Some(50), false));
+        }
+    }
+    assert!(!Resp::said(&resp.ask(&["PEEK", "shop", "51", "op", "exact", "user", "joe"])).allowed);
+    let explained = resp.ask(&["EXPLAIN", "shop", "1", "op", "exact", "user", "joe"]);
+    assert!(explained.as_str().unwrap().contains("has room, 50 of 60 left"), "{explained}");
+    let (_, explained) = http.post("/v1/explain", &Http::question("exact", "joe"));
+    assert!(explained.to_string().contains("\"remaining\":50"), "{explained}");
+}
+
+#[test]
 fn reservations_are_taken_and_settled_in_the_store() {
     let fleet = Fleet::start(2);
     let (mut one, mut other) = (Http::connect(fleet.daemons[0].http), GrpcClient::connect(fleet.daemons[1].grpc));

@@ -249,7 +249,7 @@ impl Engine {
 
     /// Every rule of the request's namespace, and why it applies or not. Takes nothing.
     pub fn explain(&self, request: &Request<'_>, now: Time) -> Explanation {
-        explain::explain(self, request, now)
+        Explanation::new(self.peek(request, now), request)
     }
 
     /// Replaces all rules at once. Requests that are being decided finish with the ones before. Buckets of limits

@@ -1,3 +1,6 @@
+#[cfg(feature = "redis")]
+mod shared;
+
 use crate::clock::Clock;
 #[cfg(feature = "tower")]
 use crate::engine::{Answer, Question};
@@ -170,30 +173,6 @@ impl Tollgate {
     #[inline]
     pub fn check(&self, request: &Request<'_>) -> Verdict {
         self.engine.check_by(std::slice::from_ref(request), || self.clock.now())
-    }
-
-    /// The same where limits may be kept in a [store](TollgateBuilder::store), which is waited for no longer than its
-    /// budget. Without such limits it is ready at once.
-    ///
-    /// If the future is dropped before it is ready, the request may have been paid for.
-    #[cfg(feature = "redis")]
-    pub async fn decide(&self, request: &Request<'_>) -> Verdict {
-        self.decide_all(std::slice::from_ref(request)).await
-    }
-
-    /// The same for several requests that go ahead together or not at all.
-    #[cfg(feature = "redis")]
-    pub async fn decide_all(&self, parts: &[Request<'_>]) -> Verdict {
-        match &self.sharing {
-            Some(sharing) => self.engine.check_all_with(sharing.store(), parts, self.clock.now()).await,
-            None => self.engine.check_by(parts, || self.clock.now()),
-        }
-    }
-
-    /// Where hosts count together, if they do.
-    #[cfg(feature = "redis")]
-    pub fn sharing(&self) -> Option<&Sharing> {
-        self.sharing.as_ref()
     }
 
     /// Whether there is anybody to ask about limits that are kept elsewhere.

@@ -11,7 +11,7 @@ mod teller;
 pub use holding::Unreached;
 
 use crate::clock::Clock;
-use crate::engine::{Answer, Engine, Pending, Question, Step, Verdict};
+use crate::engine::{Answer, Engine, Explanation, Pending, Question, Step, Verdict};
 use crate::ledger::{Account, AccountId};
 use lender::{Lender, Lent, Wish, borrow};
 use std::collections::HashSet;
@@ -107,6 +107,22 @@ impl Engine {
             Step::Done(verdict) => verdict,
             Step::Ask(pending) => self.finish_with(store, pending, parts, now).await,
         }
+    }
+
+    /// What [`check_with`](Engine::check_with) would say. Takes nothing.
+    pub async fn peek_with(&self, store: &Store, request: &Request<'_>, now: Time) -> Verdict {
+        let pending = match self.begin_to_peek(request, now) {
+            Step::Done(verdict) => return verdict,
+            Step::Ask(pending) => pending,
+        };
+        let answer = store.look(asks(pending.questions())).await.map_or(Answer::Failed, Answer::Decided);
+        self.finish_to_peek(pending, &answer, now)
+    }
+
+    /// Every rule of the request's namespace, and why it applies or not, as [`explain`](Engine::explain) does, with what the
+    /// store says of limits that are kept there. Takes nothing.
+    pub async fn explain_with(&self, store: &Store, request: &Request<'_>, now: Time) -> Explanation {
+        Explanation::new(self.peek_with(store, request, now).await, request)
     }
 
     /// Asks the store what was found to be asked when a decision was begun, and finishes it.

@@ -1,5 +1,5 @@
-//! Questions about states that a cluster keeps in several slots. All nodes are asked at once; what some of them took for a
-//! request that others refuse is given back, and nobody waits for that.
+//! Questions about states that a cluster may keep in several slots. All nodes are asked at once; what some of them took for
+//! a request that others refuse is given back, and nobody waits for that.
 
 use crate::call::{Answer, Ask, Call, Says};
 use crate::refund::Refund;
@@ -34,24 +34,14 @@ pub(crate) async fn ask(shared: &Arc<Shared>, asks: &[Ask], deadline: Instant) -
         shared.stale();
         return None;
     }
-    let answers = all(parts.iter().map(|part| ask_part(shared, part, deadline))).await;
+    let answers = all(parts.iter().map(|part| shared.put(part.slot, &part.call, deadline))).await;
     let passes = passes(&parts, &answers);
     if passes != Some(true) {
         give_back(shared, &parts, &answers);
     }
-    let mut decisions: Vec<Option<Decision>> = vec![None; asks.len()];
-    for (part, answer) in parts.iter().zip(answers) {
-        let said = answer?.decisions(part.call.asks(), passes?);
-        for (place, decision) in part.places.iter().zip(said) {
-            *decisions.get_mut(*place)? = Some(decision);
-        }
-    }
-    decisions.into_iter().collect()
-}
-
-async fn ask_part(shared: &Shared, part: &Part, deadline: Instant) -> Option<Answer> {
-    let write = |out: &mut Vec<u8>, form| part.call.write(out, &shared.config.prefix, form);
-    shared.question(part.slot, write, |reply| part.call.answer(&reply).ok(), deadline).await
+    let said = |(part, answer): (&Part, Option<Answer>)| Some(answer?.decisions(part.call.asks(), passes?));
+    let said: Vec<Vec<Decision>> = parts.iter().zip(answers).map(said).collect::<Option<_>>()?;
+    in_order(asks.len(), parts.iter().map(|part| &part.places).zip(said)).into_iter().collect()
 }
 
 /// Whether the request passes: nobody refuses it, and if there are quotas one of them has room. `None` if somebody does not
@@ -93,16 +83,33 @@ impl Shared {
         let deadline = Instant::now() + self.config.budget;
         let groups = by_slot(&self.slots(asks));
         let parts = groups.iter().map(|(_, places)| self.give_back_part(chosen(asks, places), taken_at, deadline));
-        let mut given = vec![None; asks.len()];
-        for ((_, places), part) in groups.iter().zip(all(parts).await) {
-            for (place, tokens) in places.iter().zip(part.into_iter().flatten()) {
-                if let Some(given) = given.get_mut(*place) {
-                    *given = Some(tokens);
-                }
-            }
-        }
+        let given = all(parts).await.into_iter().map(Option::unwrap_or_default);
         self.refusals.forget(asks);
-        given
+        in_order(asks.len(), groups.iter().map(|(_, places)| places).zip(given))
+    }
+
+    /// What each limit would say, if all nodes say it within the budget.
+    pub(crate) async fn look(&self, asks: &[Ask]) -> Option<Vec<Decision>> {
+        let deadline = Instant::now() + self.config.budget;
+        let groups = by_slot(&self.slots(asks));
+        let parts = groups.iter().map(|(slot, places)| self.look_at(*slot, chosen(asks, places), deadline));
+        let said: Vec<Vec<Decision>> = all(parts).await.into_iter().collect::<Option<_>>()?;
+        in_order(asks.len(), groups.iter().map(|(_, places)| places).zip(said)).into_iter().collect()
+    }
+
+    async fn look_at(&self, slot: u16, asks: Vec<Ask>, deadline: Instant) -> Option<Vec<Decision>> {
+        let Some(call) = Call::look(asks) else {
+            self.stats.impossible.add();
+            return None;
+        };
+        let answer = self.put(slot, &call, deadline).await?;
+        Some(answer.decisions(call.asks(), false))
+    }
+
+    /// Puts a question to whoever keeps the slot.
+    async fn put(&self, slot: u16, call: &Call, deadline: Instant) -> Option<Answer> {
+        let write = |out: &mut Vec<u8>, form| call.write(out, &self.config.prefix, form);
+        self.question(slot, write, |reply| call.answer(&reply).ok(), deadline).await
     }
 
     async fn give_back_part(&self, asks: Vec<Ask>, taken_at: Option<Time>, deadline: Instant) -> Option<Vec<u64>> {
@@ -145,6 +152,17 @@ fn by_slot(slots: &[u16]) -> Vec<(u16, Vec<usize>)> {
         }
     }
     groups
+}
+
+/// What is said about each group, where it was asked; nothing where nothing is said.
+fn in_order<'g, T>(count: usize, said: impl Iterator<Item = (&'g Vec<usize>, Vec<T>)>) -> Vec<Option<T>> {
+    let mut ordered: Vec<Option<T>> = std::iter::repeat_with(|| None).take(count).collect();
+    for (place, said) in said.flat_map(|(places, said)| places.iter().zip(said)) {
+        if let Some(place) = ordered.get_mut(*place) {
+            *place = Some(said);
+        }
+    }
+    ordered
 }
 
 /// Something that goes on, and what becomes of it.

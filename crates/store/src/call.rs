@@ -2,9 +2,10 @@
 
 use crate::key::Fingerprint;
 use crate::resp::{Command, Reply};
-use crate::script::{BUCKETS, Form, LIMITS, Script};
+use crate::script::{BUCKETS, Form, LIMITS, LOOK, Script};
 use smallvec::SmallVec;
 use std::fmt::{self, Write};
+use std::sync::LazyLock;
 use std::time::Duration;
 use tollgate_limit::kept::{
     Asked, BucketTerms, Kept, LogTerms, SlidingTerms, Terms, UnitClock, WarmUpTerms, WindowFrame, WindowTerms,
@@ -53,7 +54,7 @@ pub(crate) fn has_twins(asks: &[Ask]) -> bool {
 pub struct Call {
     asks: Vec<Ask>,
     arguments: Arguments,
-    is_plain: bool,
+    script: &'static LazyLock<Script>,
 }
 
 /// What came back is not what the script answers.
@@ -96,13 +97,23 @@ impl Call {
             }
             arguments.add(terms);
         }
-        Some(Call { asks, arguments, is_plain })
+        Some(Call { asks, arguments, script: if is_plain { &BUCKETS } else { &LIMITS } })
+    }
+
+    /// Asks what would become of a request, and takes nothing.
+    pub fn look(asks: Vec<Ask>) -> Option<Call> {
+        let call = Call::of_every_kind(asks)?;
+        Some(Call { script: &LOOK, ..call })
+    }
+
+    /// With the arguments that scripts take which know every kind of limit: nobody refuses.
+    fn of_every_kind(asks: Vec<Ask>) -> Option<Call> {
+        Call::saying(asks, |_| Says::Shadow)
     }
 
     /// For a script that is told something before it is told about limits, of every kind.
     pub(crate) fn after(word: impl fmt::Display, asks: Vec<Ask>) -> Option<Call> {
-        // Those that only tell have a script that knows every kind.
-        let mut call = Call::saying(asks, |_| Says::Shadow)?;
+        let mut call = Call::of_every_kind(asks)?;
         call.arguments.text.insert_str(0, &format!("{word} "));
         call.arguments.count += 1;
         Some(call)
@@ -115,7 +126,7 @@ impl Call {
 
     /// The script that answers it.
     pub fn script(&self) -> &'static Script {
-        if self.is_plain { &BUCKETS } else { &LIMITS }
+        self.script
     }
 
     /// What the script is told about the limits.
@@ -152,7 +163,7 @@ impl Call {
     /// The same, before anything is made of it.
     pub(crate) fn answer(&self, reply: &Reply) -> Result<Answer, Unreadable> {
         let Reply::Array(elements) = reply else { return Err(Unreadable) };
-        if self.is_plain {
+        if std::ptr::eq(self.script, &BUCKETS) {
             return self.plain_answer(elements);
         }
         let Some(([seconds, micros, passes], answers)) = elements.split_first_chunk() else { return Err(Unreadable) };

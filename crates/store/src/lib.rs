@@ -12,18 +12,20 @@
 //!
 //! Each limit of each client is one key: the prefix, in braces 18 bits of a SHA-256 of the client, and 128 bits of one of
 //! the limit and the client. Nothing that a client sends is in it. In a cluster the states of one client are kept
-//! together, and no client chooses where. Every key expires when it would say no more than one that does not exist.
+//! together, and no client chooses where. Every key expires when it would say no more than one that does not exist; that of a
+//! bucket up to a quarter of its filling time later, so that it need not be said with every request.
 //!
 //! | limit | script | value | invariant |
 //! |---|---|---|---|
-//! | token bucket, leaky bucket and queue, smooth bursty | `bucket.lua`, `paced.lua` | when it is full again | only moved ahead, by the price of what fitted |
+//! | token bucket, leaky bucket and queue, smooth bursty | `buckets.lua`, `bucket.lua`, `paced.lua` | when it is full again | only moved ahead, by the price of what fitted |
 //! | fixed and calendar window, cycles | `window.lua` | the window's number, and what was used | every window that follows takes the limit off what was used |
 //! | sliding window | `sliding.lua` | `number:current:previous` | `current` is never above the limit |
 //! | sliding log | `log.lua` | a sorted set, a member for each request | no more members than tokens in the limit |
 //! | warm-up | `warm_up.lua` | `stored:next` | rounds as the library does |
 //!
 //! What was taken and not used is given back by `give_back.lua` ([`Store::give_back`]), which moves states back as far as
-//! nothing is missing, and leaves logs and warm-ups alone.
+//! nothing is missing, and leaves logs and warm-ups alone. [`Store::look`] takes nothing. What hosts have spent by
+//! themselves (`shared: store`) is added up by `sync.lua` in keys of its own ([`Store::tell`]).
 //!
 //! Scripts only compare and add. What a client is told (what is left, when to come back) is worked out here from what was
 //! kept, by the code that decides about limits of this host ([`tollgate_limit::kept`]). Numbers in Lua are exact up
@@ -34,8 +36,8 @@
 //! No decision waits for longer than its [budget](Config::budget). A connection that fails three times in a row is given
 //! up, and while there is none nobody waits at all: each rule does what its `on_failure` says, and the verdict says that
 //! it was degraded. New connections are made no more than ten times a second, and used once the store has run every script
-//! that decides within the budget, so that one that only reads, has no memory left or is still loading is not asked. A request that was given up may still have been counted: then a client gets less, never more.
-//! A primary that dies may take with it what its replicas did not hear in time, and so much is then let through again.
+//! that decides within the budget, so that one that only reads, has no memory left or is still loading is not asked. A
+//! request that was given up may still have been counted: then a client gets less, never more. A primary that dies may take with it what its replicas did not hear in time, and so much is then let through again.
 //!
 //! # Clusters
 //!
@@ -65,8 +67,8 @@
 //!
 //! # What this crate does not contain
 //!
-//! Arithmetic of algorithms, rules, a clock: those are of `tollgate-limit`, `tollgate-rules` and the caller. Nor, so far,
-//! limits that are only brought into line now and then.
+//! Arithmetic of algorithms, rules, a clock: those are of `tollgate-limit`, `tollgate-rules` and the caller. Nor who decides
+//! when hosts tell each other, or how many tokens are taken ahead of need: that is `tollgate` with its feature `redis`.
 //!
 //! With the feature `tls` connections can be encrypted ([`Config`]).
 
@@ -98,7 +100,7 @@ pub use keeper::Trouble;
 pub use key::{Client, Fingerprint};
 pub use refund::Refund;
 pub use resp::{Malformed, Reply, take_reply};
-pub use script::{BUCKETS, GIVE_BACK, LIMITS, Script};
+pub use script::{BUCKETS, GIVE_BACK, LIMITS, LOOK, Script};
 pub use slots::{NoMap, Range, Redirection, read_map};
 pub use stats::Snapshot;
 pub use store::{Store, Told};

@@ -22,22 +22,33 @@ pub static BUCKETS: LazyLock<Script> = LazyLock::new(|| {
     ))
 });
 
+/// What decides by limits of every kind, or only looks at them.
+macro_rules! by_every_kind {
+    ($only_looks:literal) => {
+        concat!(
+            include_str!("scripts/time.lua"),
+            include_str!("scripts/quarter.lua"),
+            include_str!("scripts/bucket.lua"),
+            include_str!("scripts/long.lua"),
+            include_str!("scripts/paced.lua"),
+            include_str!("scripts/window.lua"),
+            include_str!("scripts/sliding.lua"),
+            include_str!("scripts/log.lua"),
+            include_str!("scripts/warm_up.lua"),
+            "local kinds = { b = bucket, p = paced, w = window, m = months, s = sliding, l = log, u = warm_up }\n",
+            "local only_looks = ",
+            $only_looks,
+            "\n\n",
+            include_str!("scripts/decide.lua"),
+        )
+    };
+}
+
 /// Decides by limits of every kind.
-pub static LIMITS: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(concat!(
-        include_str!("scripts/time.lua"),
-        include_str!("scripts/quarter.lua"),
-        include_str!("scripts/bucket.lua"),
-        include_str!("scripts/long.lua"),
-        include_str!("scripts/paced.lua"),
-        include_str!("scripts/window.lua"),
-        include_str!("scripts/sliding.lua"),
-        include_str!("scripts/log.lua"),
-        include_str!("scripts/warm_up.lua"),
-        "local kinds = { b = bucket, p = paced, w = window, m = months, s = sliding, l = log, u = warm_up }\n\n",
-        include_str!("scripts/decide.lua"),
-    ))
-});
+pub static LIMITS: LazyLock<Script> = LazyLock::new(|| Script::new(by_every_kind!("false")));
+
+/// Says what [`LIMITS`] would, and takes nothing.
+pub static LOOK: LazyLock<Script> = LazyLock::new(|| Script::new(by_every_kind!("true")));
 
 /// Gives back what [`BUCKETS`] or [`LIMITS`] took.
 pub static GIVE_BACK: LazyLock<Script> = LazyLock::new(|| {

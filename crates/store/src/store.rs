@@ -140,6 +140,13 @@ impl Store {
         }
     }
 
+    /// What [`ask`](Store::ask) would say about each limit, if the store says it within the budget. Takes nothing.
+    pub async fn look(&self, asks: Vec<Ask>) -> Option<Vec<Decision>> {
+        let (asks, places) = merge(asks);
+        let decisions = self.shared.look(&asks).await?;
+        Some(places.iter().filter_map(|place| decisions.get(*place).copied()).collect())
+    }
+
     /// Gives back what these questions have taken and nobody used: never more than is missing, and nothing to logs and
     /// warm-ups. Says how many tokens each has got back, or `None` where the store did not say within the budget; those
     /// may be back or not, and must not be given back again. Hosts that have been refused meanwhile hear of it when

@@ -5,7 +5,7 @@ mod common;
 use common::{Kind, PATIENCE, Random, Server, now};
 use std::time::Duration;
 use tollgate::{Action, Clock, Engine, Limit, Quota, Reason, Request, RuleSet, Source, Time, Value, Verdict};
-use tollgate_store::{Ask, Config, Fingerprint, Reply, Says, Store, Told, Trouble};
+use tollgate_store::{Ask, Batch, Config, Fingerprint, Host, Reply, Says, Spent, Store, Told, Trouble};
 
 fn engine(rules: &str) -> Engine {
     let text = format!("namespace: n\nrules:\n{rules}");
@@ -206,8 +206,14 @@ async fn c3_keys_are_small_expire_and_say_nothing_about_clients() {
 
 #[tokio::test]
 async fn c3_a_bucket_is_kept_until_it_is_full_and_not_much_longer() {
-    const LIMITS: [&str; 6] =
-        ["100 per second", "5 per minute", "1000 per second burst 3", "1 per hour", "10000 per day", "1000000 per second"];
+    const LIMITS: [&str; 6] = [
+        "100 per second",
+        "5 per minute",
+        "1000 per second burst 3",
+        "1 per hour",
+        "10000 per day",
+        "1000000 per second",
+    ];
     let mut random = Random(7);
     for kind in Kind::ALL {
         let server = Server::start(kind, &[]);
@@ -238,6 +244,54 @@ async fn c3_a_bucket_is_kept_until_it_is_full_and_not_much_longer() {
         }
         assert!(checked > 1_000 && moved > 500, "{checked} seen, {moved} of them with time to spare");
     }
+}
+
+#[tokio::test]
+async fn c3_looking_says_what_asking_would_and_takes_nothing() {
+    const LIMITS: [&str; 9] = [
+        "10 per 100 days",
+        "7 per 100 days burst 10",
+        "10 per 100 days using leaky-queue",
+        "10 per 100 days using fixed-window",
+        "10 per year using calendar-window",
+        "10 per 100 days using sliding-window",
+        "10 per 100 days using sliding-log",
+        "10 per 100 days using sliding-log counting-refused",
+        "10 per 100 days using smooth-warming-up warm-up 10s wait 1h",
+    ];
+    for kind in Kind::ALL {
+        let server = Server::start(kind, &[]);
+        let store = open(config(&server)).await;
+        for limit in LIMITS {
+            let text = format!(
+                "  - {{ name: a, key: [user], limits: [\"{limit}\"], shared: store-exact, on_failure: refuse }}"
+            );
+            let engine = engine(&text);
+            let attributes = [("user", Value::Text("ann"))];
+            for turn in 0..14 {
+                let request = Request::new("n", &attributes).with_cost(1 + turn % 3);
+                // With a clock that has forgotten refusals.
+                let now = Time::ZERO + Duration::from_secs(86_400 * turn);
+                let [one, other] =
+                    [engine.peek_with(&store, &request, now).await, engine.peek_with(&store, &request, now).await];
+                let asked = engine.check_with(&store, &request, now).await;
+                assert!(!one.is_degraded() && !asked.is_degraded(), "{limit}");
+                assert_eq!(one.is_allowed(), other.is_allowed(), "{kind:?}: {limit}, turn {turn}");
+                assert_eq!(one.remaining(), other.remaining(), "{kind:?}: {limit}, turn {turn}");
+                assert_eq!(one.is_allowed(), asked.is_allowed(), "{kind:?}: {limit}, turn {turn}");
+                if asked.is_allowed() {
+                    let left = one.remaining().unwrap().checked_sub(request.cost);
+                    assert!(left == asked.remaining() || limit.contains("warm"), "{kind:?}: {limit}, turn {turn}");
+                }
+            }
+        }
+        assert_eq!(store.stats().failed, 0);
+    }
+    // Without a store it is said what the rule would do then.
+    let nowhere = Store::open(Config::new("127.0.0.1:1"));
+    let engine = engine("  - { name: a, key: [user], limits: [2 per hour], shared: store-exact, on_failure: refuse }");
+    let verdict = engine.peek_with(&nowhere, &Request::new("n", &[("user", Value::Text("ann"))]), Time::ZERO).await;
+    assert_eq!((verdict.is_degraded(), verdict.action()), (true, Action::Refuse(503)));
 }
 
 #[tokio::test]
@@ -276,6 +330,16 @@ async fn c3_a_user_of_the_access_list_needs_no_more_than_is_written() {
         for _ in 0..30 {
             assert_eq!(check(&store, &engine, "x", "ann", Time::ZERO).await.action(), Action::Refuse(429));
         }
+        // Nor do the other scripts need more.
+        let limit = Limit::token_bucket("3 per hour".parse().unwrap());
+        let ask = Ask { key: Fingerprint::new(1, b"ann"), limit, cost: 1, max_wait: None, says: Says::Refuse };
+        let spent = Spent { key: ask.key, recovery: limit.recovery(Time::ZERO).unwrap(), most: 3, tokens: 1 };
+        assert!(matches!(store.ask(vec![ask.clone()], Time::ZERO).await, Told::Decided(_)));
+        assert!(store.look(vec![ask.clone()]).await.is_some());
+        assert_eq!(store.give_back(vec![ask.clone()]).await, [Some(1)]);
+        assert!(store.count_hosts(Host(1)).await.is_some());
+        assert!(store.tell(Host(1), &Batch { number: 1, spent: vec![spent] }).await.is_some());
+        assert!(store.forget(&[ask]).await);
         assert_eq!(store.stats().failed, 0);
         // Another prefix is not allowed, and a wrong password not at all; either is said, and the password is not.
         for (wrong, expected) in [

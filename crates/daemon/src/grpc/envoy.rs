@@ -69,7 +69,10 @@ async fn decide_with_overrides(
     let parts: Parts<'_> = ruled.map(|descriptor| request.part(descriptor)).collect();
     if !overrides::take(&mut overrides, state.buckets(), now) {
         // Nobody pays, so the rules are only asked what they would say.
-        let verdicts: SmallVec<[Verdict; 1]> = parts.iter().map(|part| state.engine().peek(part, now)).collect();
+        let mut verdicts: SmallVec<[Verdict; 1]> = SmallVec::new();
+        for part in &parts {
+            verdicts.push(turn.peek(part).await);
+        }
         let statuses = verdicts.iter().zip(&parts);
         let statuses = statuses.map(|(verdict, part)| Status::of_part(state, verdict, (0, part), now));
         write_mixed(reply, false, request, &overrides, statuses, now);

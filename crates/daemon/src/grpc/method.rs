@@ -142,18 +142,17 @@ impl Unary {
 
     /// Answers a message, and says how many questions it was.
     pub(super) async fn answer(self, turn: Turn<'_>, message: &[u8], reply: &mut Writer) -> Result<u64, Refusal> {
-        let (state, now) = (turn.state, turn.now);
         match self {
             Unary::ShouldRateLimit => envoy::should_rate_limit(turn, message, reply).await?,
             Unary::Check => native::check(turn, message, reply).await?,
             Unary::CheckMany => return Ok(native::check_many(turn, message, reply).await?),
-            Unary::Peek => native::peek(state, message, now, reply)?,
-            Unary::Explain => native::explain(state, message, now, reply)?,
+            Unary::Peek => native::peek(turn, message, reply).await?,
+            Unary::Explain => native::explain(turn, message, reply).await?,
             Unary::Reset => native::reset(turn, message, reply).await?,
             Unary::Reserve => native::reserve(turn, message, reply).await?,
             Unary::Settle => native::settle(turn, message, reply).await?,
             Unary::Refund => native::refund(turn, message, reply).await?,
-            Unary::Health => health::check(state, message, reply)?,
+            Unary::Health => health::check(turn.state, message, reply)?,
         }
         Ok(1)
     }

@@ -4,7 +4,7 @@ use super::wire::{Field, Malformed, Reader, Writer};
 use crate::answer::{Answer, milliseconds};
 use crate::fault::Fault;
 use crate::holds::HoldId;
-use crate::state::{Reserved, State, Turn};
+use crate::state::{Reserved, Turn};
 use smallvec::SmallVec;
 use std::time::Duration;
 use tollgate::{Request, Time, Value, Verdict};
@@ -119,14 +119,14 @@ pub(super) async fn check_many(turn: Turn<'_>, message: &[u8], reply: &mut Write
     Ok(requests.len() as u64)
 }
 
-pub(super) fn peek(state: &State, message: &[u8], now: Time, reply: &mut Writer) -> Done {
-    let verdict = state.engine().peek(&Asked::decode(message)?.borrow(), now);
+pub(super) async fn peek(turn: Turn<'_>, message: &[u8], reply: &mut Writer) -> Done {
+    let verdict = turn.peek(&Asked::decode(message)?.borrow()).await;
     reply.frame(|reply| write(reply, &Answer::new(&verdict)));
     Ok(())
 }
 
-pub(super) fn explain(state: &State, message: &[u8], now: Time, reply: &mut Writer) -> Done {
-    let explanation = state.engine().explain(&Asked::decode(message)?.borrow(), now);
+pub(super) async fn explain(turn: Turn<'_>, message: &[u8], reply: &mut Writer) -> Done {
+    let explanation = turn.explain(&Asked::decode(message)?.borrow()).await;
     reply.frame(|reply| {
         reply.bytes(1, explanation.to_string().as_bytes());
         reply.message(2, |reply| write(reply, &Answer::new(&explanation.verdict)));

@@ -125,8 +125,8 @@ impl Question {
         let headers = parts.headers;
         match self {
             Question::Check => question::check(visit, headers, &parts.uri, body).await,
-            Question::Peek => question::peek(visit, headers, body),
-            Question::Explain => question::explain(visit, headers, body),
+            Question::Peek => question::peek(visit, headers, body).await,
+            Question::Explain => question::explain(visit, headers, body).await,
             Question::Reset => question::reset(visit, headers, body).await,
             Question::Reserve => question::reserve(visit, headers, body).await,
             Question::Settle => question::settle(visit, headers, body).await,

@@ -97,16 +97,16 @@ fn wants_status(headers: &HeaderMap, uri: &Uri) -> Result<bool, Fault> {
 }
 
 /// `POST /v1/peek`: what a check would say.
-pub(super) fn peek(visit: &Visit, headers: HeaderMap, body: &[u8]) -> Result<Reply, Fault> {
+pub(super) async fn peek(visit: &Visit, headers: HeaderMap, body: &[u8]) -> Result<Reply, Fault> {
     let ask: Ask<'_> = parse(body)?;
-    let verdict = visit.state.engine().peek(&ask.request(&ask.attributes.borrow()), visit.state.now());
+    let verdict = visit.turn().peek(&ask.request(&ask.attributes.borrow())).await;
     Ok(reply::json(headers, &Told::new(&Answer::new(&verdict))))
 }
 
 /// `POST /v1/explain`: every rule, and why it applies or not.
-pub(super) fn explain(visit: &Visit, headers: HeaderMap, body: &[u8]) -> Result<Reply, Fault> {
+pub(super) async fn explain(visit: &Visit, headers: HeaderMap, body: &[u8]) -> Result<Reply, Fault> {
     let ask: Ask<'_> = parse(body)?;
-    let explanation = visit.state.engine().explain(&ask.request(&ask.attributes.borrow()), visit.state.now());
+    let explanation = visit.turn().explain(&ask.request(&ask.attributes.borrow())).await;
     Ok(reply::json(headers, &Explained::new(&explanation)))
 }
 

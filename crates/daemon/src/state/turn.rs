@@ -7,7 +7,7 @@ use std::future::pending;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tollgate::{Request, Sharing, Time, Verdict};
+use tollgate::{Explanation, Request, Sharing, Time, Verdict};
 
 /// A question's turn: by which time it is decided, and whether it may take longer than that.
 ///
@@ -69,6 +69,26 @@ impl Turn<'_> {
     pub async fn lasts(self) {
         if !self.is_long && self.state.sharing().is_some() {
             pending::<()>().await;
+        }
+    }
+
+    /// What a decision would be. Takes nothing.
+    pub async fn peek(self, request: &Request<'_>) -> Verdict {
+        self.lasts().await;
+        let (engine, now) = (self.state.engine(), self.now);
+        match self.state.sharing() {
+            None => engine.peek(request, now),
+            Some(sharing) => Box::pin(engine.peek_with(sharing.store(), request, now)).await,
+        }
+    }
+
+    /// Every rule, and why it applies or not. Takes nothing.
+    pub async fn explain(self, request: &Request<'_>) -> Explanation {
+        self.lasts().await;
+        let (engine, now) = (self.state.engine(), self.now);
+        match self.state.sharing() {
+            None => engine.explain(request, now),
+            Some(sharing) => Box::pin(engine.explain_with(sharing.store(), request, now)).await,
         }
     }
 

@@ -159,7 +159,7 @@ impl Redis {
     }
 
     fn start_once() -> Option<Redis> {
-        let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = free_address();
         let mut redis = Redis { child: Redis::spawn(address), address };
         eventually(|| redis.answers() || redis.child.try_wait().unwrap().is_some());
         redis.answers().then_some(redis)
@@ -236,6 +236,11 @@ pub(crate) fn command(words: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len());
     words.iter().for_each(|word| bytes.push_str(&format!("${}\r\n{word}\r\n", word.len())));
     bytes.into_bytes()
+}
+
+/// One of this machine that nobody uses at present.
+pub(crate) fn free_address() -> SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 /// Whether something comes true within a minute.

@@ -25,9 +25,9 @@ pub enum Step {
 /// for nothing, so bring an answer, if only that there is none.
 #[must_use = "bring the answer with `Engine::finish`, if only `Answer::Failed`"]
 pub struct Pending {
-    verdict: Verdict,
-    questions: Vec<Question>,
-    taking: Taking,
+    pub(super) verdict: Verdict,
+    pub(super) questions: Vec<Question>,
+    pub(super) taking: Taking,
 }
 
 /// A limit that is kept elsewhere.
@@ -147,22 +147,34 @@ impl Engine {
     pub fn finish_all(&self, pending: Pending, parts: &[Request<'_>], answer: &Answer, now: Time) -> Verdict {
         let Pending { mut verdict, questions, taking } = pending;
         let plan = &mut verdict.plan;
-        for (index, question) in questions.iter().enumerate() {
-            let Some(check) = plan.checks.get_mut(question.check) else { continue };
-            match answer.to(index) {
-                Told::Decided(decision) => answered(check, decision),
-                Told::Nothing => {}
-                Told::Failed => {
-                    (check.is_open, check.is_degraded) = (false, true);
-                    plan.take_unasked(question.check, &self.books, taking, now);
-                }
-            }
-        }
+        plan.hear(&questions, answer, |plan, check| plan.take_unasked(check, &self.books, taking, now));
         if plan.is_refused() {
             plan.give_back_all(&self.books, now);
         }
         self.seal(&mut verdict, parts);
         verdict
+    }
+}
+
+impl Plan {
+    /// Takes in what came of asking. What nobody has answered is decided without.
+    pub(super) fn hear(
+        &mut self,
+        questions: &[Question],
+        answer: &Answer,
+        mut decide_without: impl FnMut(&mut Plan, usize),
+    ) {
+        for (index, question) in questions.iter().enumerate() {
+            let Some(check) = self.checks.get_mut(question.check) else { continue };
+            match answer.to(index) {
+                Told::Decided(decision) => answered(check, decision),
+                Told::Nothing => {}
+                Told::Failed => {
+                    (check.is_open, check.is_degraded) = (false, true);
+                    decide_without(self, question.check);
+                }
+            }
+        }
     }
 }
 
@@ -199,7 +211,7 @@ fn answered(check: &mut Checked, decision: Decision) {
     check.decision.granted = 0;
 }
 
-fn questions(plan: &Plan, parts: &[Request<'_>]) -> Vec<Question> {
+pub(super) fn questions(plan: &Plan, parts: &[Request<'_>]) -> Vec<Question> {
     let open = || plan.checks.iter().enumerate().filter(|(_, check)| check.is_open);
     let mut questions: Vec<Question> = Vec::with_capacity(open().count());
     for (index, check) in open() {

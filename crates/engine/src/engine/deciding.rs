@@ -217,7 +217,7 @@ impl Plan {
         }
     }
 
-    fn look_at(&mut self, index: usize, books: &Books, now: Time) {
+    pub(super) fn look_at(&mut self, index: usize, books: &Books, now: Time) {
         let Plan { rules, checks, can_ask, .. } = self;
         let Some(check) = checks.get_mut(index).filter(|check| !check.is_open) else { return };
         let mut stand_in = None;

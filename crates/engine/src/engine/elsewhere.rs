@@ -1,9 +1,9 @@
-//! What of a client's is kept together with other hosts: to settle what was taken of it, and to forget it.
+//! What of a client's is kept together with other hosts: to look at it, to settle what was taken of it, and to forget it.
 
 use super::Engine;
-use super::asking::Step;
+use super::asking::{Answer, Pending, Step, questions};
 use super::deciding::{Plan, Taking, bucket, local, rule};
-use super::verdict::Checked;
+use super::verdict::{Checked, Verdict};
 use tollgate_limit::{Limit, Time};
 use tollgate_rules::Request;
 use tollgate_rules::model::{Cost, Shared};
@@ -46,6 +46,14 @@ impl Plan {
         self.checks.iter().filter(is_taken).filter_map(|check| self.kept(check, parts)).collect()
     }
 
+    /// Leaves open what only others can say.
+    fn leave_open(&mut self) {
+        let Plan { checks, rules, can_ask, .. } = self;
+        for check in checks.iter_mut().filter(|check| check.shared == Shared::StoreExact) {
+            check.is_open = *can_ask && local(rules, check).is_some();
+        }
+    }
+
     fn kept(&self, check: &Checked, parts: &[Request<'_>]) -> Option<Elsewhere> {
         let ((limit, amount), client) = (local(&self.rules, check)?, self.client(check, parts)?);
         Some(Elsewhere {
@@ -64,6 +72,34 @@ impl Engine {
     /// What [`begin`](Engine::begin) is to a decision, for a reservation: what is taken here can be given back.
     pub(crate) fn begin_to_reserve(&self, request: &Request<'_>, now: Time) -> Step {
         self.begin_by(self.rules.load(), std::slice::from_ref(request), Taking::Book, now)
+    }
+
+    /// What [`begin`](Engine::begin) is to a decision, for somebody who only wants to know what it would be.
+    pub(crate) fn begin_to_peek(&self, request: &Request<'_>, now: Time) -> Step {
+        let parts = std::slice::from_ref(request);
+        let mut verdict = Verdict::open(self.rules.load());
+        let plan = &mut verdict.plan;
+        plan.find(&self.books.table, parts);
+        plan.can_ask = plan.is_shared;
+        plan.leave_open();
+        plan.look(&self.books, now);
+        if !plan.is_open() {
+            verdict.close();
+            return Step::Done(verdict);
+        }
+        let questions = questions(plan, parts);
+        plan.hold_rules();
+        Step::Ask(Pending { verdict, questions, taking: Taking::Pay })
+    }
+
+    /// Says what a decision would be, with what came of asking.
+    pub(crate) fn finish_to_peek(&self, pending: Pending, answer: &Answer, now: Time) -> Verdict {
+        let Pending { mut verdict, questions, .. } = pending;
+        let plan = &mut verdict.plan;
+        plan.can_ask = false;
+        plan.hear(&questions, answer, |plan, check| plan.look_at(check, &self.books, now));
+        verdict.close();
+        verdict
     }
 
     /// The limits of a request's client that are kept elsewhere, and are nobody else's.

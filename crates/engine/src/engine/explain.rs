@@ -1,7 +1,6 @@
-use super::Engine;
 use super::verdict::Verdict;
 use std::fmt;
-use tollgate_limit::{Decision, Time};
+use tollgate_limit::Decision;
 use tollgate_rules::identity::Key;
 use tollgate_rules::model::Then;
 use tollgate_rules::{CompiledNamespace, Request};
@@ -33,15 +32,13 @@ pub struct Applied {
     pub limits: Vec<(String, Decision)>,
 }
 
-pub(super) fn explain(engine: &Engine, request: &Request<'_>, now: Time) -> Explanation {
-    let verdict = engine.peek(request, now);
-    let rules = verdict
-        .plan
-        .rules
-        .compiled
-        .namespace(request.namespace)
-        .map(|namespace| consider(namespace, request, &verdict));
-    Explanation { rules: rules.unwrap_or_default(), verdict }
+impl Explanation {
+    /// That of what a decision about a request would be.
+    pub(crate) fn new(verdict: Verdict, request: &Request<'_>) -> Explanation {
+        let namespace = verdict.plan.rules.compiled.namespace(request.namespace);
+        let rules = namespace.map(|namespace| consider(namespace, request, &verdict));
+        Explanation { rules: rules.unwrap_or_default(), verdict }
+    }
 }
 
 fn consider(namespace: &CompiledNamespace, request: &Request<'_>, verdict: &Verdict) -> Vec<Considered> {

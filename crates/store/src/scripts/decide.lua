@@ -3,6 +3,7 @@
 -- For every key there is the kind of its limit, what the limit has to say, and the kind's arguments. What limits say:
 -- 'r' refuses whatever does not fit; 'q' refuses if no other 'q' has room, either; 's' is only told about.
 -- The answer: the time, whether the request was let through, and for every key whether it fits and what was kept there.
+-- Who only looks is told what would become of the request.
 local held = redis.call('MGET', unpack(KEYS))
 local reply, takes = { time[1], time[2], 0 }, {}
 local passes, has_quotas, has_room = true, false, false
@@ -20,6 +21,7 @@ for i = 1, #KEYS do
 end
 passes = passes and (has_room or not has_quotas)
 if passes then reply[3] = 1 end
+if only_looks then return reply end
 for i = 1, #KEYS do
   local value, life = takes[2 * i], takes[2 * i + 1]
   if reply[2 + 2 * i] == 0 then

@@ -25,13 +25,13 @@ fn scratch() -> PathBuf {
     if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
 }
 
-/// Stands for a port that nobody uses among the arguments of a server.
+/// Stands for a port that nobody uses among the arguments of a server, a different one each time.
 pub(crate) const FREE_PORT: &str = "a free port";
 
-/// Two of this machine that nobody uses at present.
-fn free_addresses() -> (SocketAddr, SocketAddr) {
-    let [one, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    (one.local_addr().unwrap(), other.local_addr().unwrap())
+/// So many of this machine that nobody uses at present.
+fn free_addresses(count: usize) -> Vec<SocketAddr> {
+    let bound: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    bound.iter().map(|listener| listener.local_addr().unwrap()).collect()
 }
 
 /// Who makes the server.
@@ -109,9 +109,13 @@ impl Server {
         // Somebody else may be given the port in the moment between; then the next one is tried.
         for _ in 0..10 {
             std::fs::create_dir_all(&folder).unwrap();
-            let (address, other) = free_addresses();
-            let another = |&word: &&str| if word == FREE_PORT { other.port().to_string() } else { word.to_owned() };
-            let arguments: Vec<String> = arguments.iter().map(another).collect();
+            let mut free = free_addresses(arguments.len() + 1).into_iter();
+            let address = free.next().unwrap();
+            let mut filled = |word: &str| match word {
+                FREE_PORT => free.next().unwrap().port().to_string(),
+                word => word.to_owned(),
+            };
+            let arguments: Vec<String> = arguments.iter().map(|word| filled(word)).collect();
             let child = spawn(kind, address, &arguments, &folder);
             let mut server = Server { child, kind, address, arguments, folder: folder.clone() };
             if server.answers() {

@@ -39,7 +39,6 @@ impl ByRules {
 
     /// Answers it. Nothing is written before it is decided.
     pub(super) async fn answer(self, turn: Turn<'_>, arguments: &[&[u8]], replies: &mut Replies) -> Done {
-        let (engine, now) = (turn.state.engine(), turn.now);
         match self {
             ByRules::Check => {
                 let asked = request("CHECK", arguments)?;
@@ -47,11 +46,14 @@ impl ByRules {
             }
             ByRules::CheckHeaders => {
                 let asked = request("CHECK.HEADERS", arguments)?;
-                turn.decide(&asked.borrow(), |verdict| tell_with_headers(verdict, now, replies)).await;
+                turn.decide(&asked.borrow(), |verdict| tell_with_headers(verdict, turn.now, replies)).await;
             }
-            ByRules::Peek => tell(&Answer::new(&engine.peek(&request("PEEK", arguments)?.borrow(), now)), replies),
+            ByRules::Peek => {
+                let verdict = turn.peek(&request("PEEK", arguments)?.borrow()).await;
+                tell(&Answer::new(&verdict), replies);
+            }
             ByRules::Explain => {
-                let explanation = engine.explain(&request("EXPLAIN", arguments)?.borrow(), now);
+                let explanation = turn.explain(&request("EXPLAIN", arguments)?.borrow()).await;
                 replies.bulk(explanation.to_string().as_bytes());
             }
             ByRules::Reserve => return reserve(turn, arguments, replies).await,
