@@ -181,7 +181,7 @@ ip link set lo up
 ip addr add 192.0.2.10/32 dev lo
 "$TOLLGATE" serve --resp 192.0.2.10:6380 --http 192.0.2.10:8080 --grpc off --token-file tokens >said 2>log &
 trap 'kill $!' EXIT
-until grep -q Ready said; do sleep 0.05; done
+until grep -qs Ready said; do sleep 0.05; done
 ask() { redis-cli --no-auth-warning -h 192.0.2.10 -p 6380 "$@" 2>&1 | grep -om 1 'NOAUTH\|WRONGPASS\|PONG'; }
 page() { curl -s -o /dev/null -w '%{http_code}\n' --max-time 20 "$@" http://192.0.2.10:8080/metrics; }
 ask PING

@@ -9,7 +9,7 @@ mod nodes;
 
 use common::{FREE_PORT, Kind, PATIENCE, Server, now};
 use nodes::Cluster;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
 use std::path::PathBuf;
@@ -29,6 +29,8 @@ impl Certificate {
     fn new() -> Certificate {
         let authority_key = KeyPair::generate().unwrap();
         let mut authority = CertificateParams::new(Vec::new()).unwrap();
+        // Who has the name of its authority is taken for one that has signed itself.
+        authority.distinguished_name.push(DnType::CommonName, "an authority");
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let root = authority.self_signed(&authority_key).unwrap();
         let key = KeyPair::generate().unwrap();
