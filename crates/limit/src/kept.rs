@@ -51,6 +51,8 @@ pub struct BucketTerms {
     pub wait: u64,
     /// Units from empty to full.
     pub fill: u64,
+    /// Units per token.
+    pub token: u64,
     /// What is further ahead than this was written before the clock jumped. It counts as an empty bucket.
     pub jumped: u64,
 }
@@ -241,16 +243,16 @@ fn decide<A: Algorithm>(limit: &A, state: impl Fn() -> A::State, asked: Asked, n
 }
 
 fn bucket(pace: &Pace, price: u64, room: Option<u64>, wait: Duration) -> BucketTerms {
-    let Pace { fill, jumped, .. } = *pace;
+    let Pace { fill, jumped, token, .. } = *pace;
     let wait = nanos(wait);
     if is_in_micros(pace) {
         // Moments are whole microseconds, and so is what may be missing.
-        let [price, wait, fill, jumped] = [price, wait, fill, jumped].map(|nanos| nanos / 1_000);
+        let [price, wait, fill, token, jumped] = [price, wait, fill, token, jumped].map(|nanos| nanos / 1_000);
         let room = room.map(|room| room / 1_000);
-        return BucketTerms { clock: UnitClock::Micros, price, room, wait, fill, jumped };
+        return BucketTerms { clock: UnitClock::Micros, price, room, wait, fill, token, jumped };
     }
     let (shift, factor) = pace.scale();
-    BucketTerms { clock: UnitClock::Scaled { shift, factor }, price, room, wait, fill, jumped }
+    BucketTerms { clock: UnitClock::Scaled { shift, factor }, price, room, wait, fill, token, jumped }
 }
 
 /// Whether every token takes whole microseconds.

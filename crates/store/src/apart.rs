@@ -9,6 +9,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 use tokio::time::Instant;
 use tollgate_limit::{Decision, Time};
 
@@ -18,6 +19,15 @@ struct Part {
     /// Which of them.
     places: Vec<usize>,
     call: Call,
+}
+
+/// When tokens were taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Taken {
+    /// So long ago.
+    Ago(Duration),
+    /// At that time, as the store tells it.
+    At(Time),
 }
 
 /// What each limit says, if all nodes say it before the deadline.
@@ -67,7 +77,7 @@ fn give_back(shared: &Arc<Shared>, parts: &[Part], answers: &[Option<Answer>]) {
             each.filter(|(ask, (fits, _))| *fits && ask.cost > 0).map(|(ask, _)| ask.clone()).collect();
         if !taken.is_empty() {
             let (shared, taken_at) = (Arc::clone(shared), answer.now);
-            tokio::spawn(async move { shared.give_back(&taken, Some(taken_at)).await });
+            tokio::spawn(async move { shared.give_back(&taken, Taken::At(taken_at)).await });
         }
     }
 }
@@ -77,12 +87,12 @@ impl Shared {
         asks.iter().map(|ask| self.slot(&ask.key)).collect()
     }
 
-    /// How many tokens each limit has got back, where the store says it within the budget. If it is known when they were taken,
-    /// what has come in since then is not given back.
-    pub(crate) async fn give_back(&self, asks: &[Ask], taken_at: Option<Time>) -> Vec<Option<u64>> {
+    /// How many tokens each limit has got back, where the store says it within the budget. What has come in since they were
+    /// taken is not given back.
+    pub(crate) async fn give_back(&self, asks: &[Ask], taken: Taken) -> Vec<Option<u64>> {
         let deadline = Instant::now() + self.config.budget;
         let groups = by_slot(&self.slots(asks));
-        let parts = groups.iter().map(|(_, places)| self.give_back_part(chosen(asks, places), taken_at, deadline));
+        let parts = groups.iter().map(|(_, places)| self.give_back_part(chosen(asks, places), taken, deadline));
         let given = all(parts).await.into_iter().map(Option::unwrap_or_default);
         self.refusals.forget(asks);
         in_order(asks.len(), groups.iter().map(|(_, places)| places).zip(given))
@@ -112,10 +122,10 @@ impl Shared {
         self.question(slot, write, |reply| call.answer(&reply).ok(), deadline).await
     }
 
-    async fn give_back_part(&self, asks: Vec<Ask>, taken_at: Option<Time>, deadline: Instant) -> Option<Vec<u64>> {
-        let refund = match taken_at {
-            None => Refund::new(asks),
-            Some(taken_at) => Refund::of_taken_at(asks, taken_at),
+    async fn give_back_part(&self, asks: Vec<Ask>, taken: Taken, deadline: Instant) -> Option<Vec<u64>> {
+        let refund = match taken {
+            Taken::Ago(ago) => Refund::of_taken_ago(asks, ago),
+            Taken::At(time) => Refund::of_taken_at(asks, time),
         };
         let Some(refund) = refund else {
             self.stats.impossible.add();

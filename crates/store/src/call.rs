@@ -21,7 +21,7 @@ const BILLION: u64 = 1_000_000_000;
 /// A limit that is asked for a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
-    /// Whose state.
+    /// Whose state. A key is asked about by one limit for ever: another limit has another id, and so another key.
     pub key: Fingerprint,
     /// How much is allowed.
     pub limit: Limit,
@@ -311,7 +311,7 @@ impl Arguments {
             Some(room) => self.word(room.saturating_add(terms.wait)),
             None => self.word(-1),
         };
-        self.word(terms.price.min(NEVER)).word(terms.fill);
+        self.word(terms.price.min(NEVER)).word(terms.fill).word(step(terms));
     }
 
     fn paced(&mut self, terms: &BucketTerms, shift: u32, factor: u64) {
@@ -353,6 +353,14 @@ impl Arguments {
         self.word(terms.jumped / BILLION + 1).word(terms.cost).word(terms.interval).word(terms.slope);
         self.word(terms.threshold).word(terms.most).word(terms.warm_up);
     }
+}
+
+/// How many microseconds a step of a bucket's key is: short beside the time in which the bucket fills, and no longer than a
+/// few requests take. It depends on the limit alone.
+fn step(terms: &BucketTerms) -> u64 {
+    const SHORT: u64 = 10_000_000;
+    const A_FEW: u64 = 16;
+    (terms.fill / 4).min(terms.token.saturating_mul(A_FEW).max(SHORT)).max(1)
 }
 
 fn kind(terms: &Terms) -> &'static str {

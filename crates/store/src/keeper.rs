@@ -175,16 +175,22 @@ async fn time(stream: &mut Stream, call: &Call, shared: &Shared) -> Result<Durat
 async fn introduce(stream: &mut Stream, config: &Config) -> Result<(), Trouble> {
     if config.protocol == Protocol::Newest {
         match exchange(stream, &hello(config)).await? {
-            Reply::Error(error) if !is_too_new(&error) => return Err(Trouble::Refused(error)),
+            Reply::Error(error) if !is_too_new(&error) => return Err(refused(&error, config)),
             Reply::Error(_) => {}
             _ => return Ok(()),
         }
     }
     let Some(command) = auth(config) else { return Ok(()) };
     match exchange(stream, &command).await? {
-        Reply::Error(error) => Err(Trouble::Refused(error)),
+        Reply::Error(error) => Err(refused(&error, config)),
         _ => Ok(()),
     }
+}
+
+/// What a store says that does not let us in, without what we said: some repeat it.
+fn refused(error: &str, config: &Config) -> Trouble {
+    let secrets = config.password.iter().filter(|password| !password.is_empty());
+    Trouble::Refused(secrets.fold(error.to_owned(), |error, secret| error.replace(secret.as_str(), "***")))
 }
 
 fn hello(config: &Config) -> Vec<u8> {

@@ -13,7 +13,8 @@
 //! Each limit of each client is one key: the prefix, in braces 18 bits of a SHA-256 of the client, and 128 bits of one of
 //! the limit and the client. Nothing that a client sends is in it. In a cluster the states of one client are kept
 //! together, and no client chooses where. Every key expires when it would say no more than one that does not exist; that of a
-//! bucket up to a quarter of its filling time later, so that it need not be said with every request.
+//! bucket a little later, so that it need not be said with every request: by ten seconds or the time of sixteen tokens,
+//! whichever is more, and by no more than a quarter of the bucket's filling time.
 //!
 //! | limit | script | value | invariant |
 //! |---|---|---|---|
@@ -51,7 +52,8 @@
 //! node; if one of them refuses, or does not answer, what the others took is given back at once, and nobody waits for that.
 //! No limit ever lets through more than it says. What is weaker than on one server is this, and only for such requests:
 //!
-//! - Until it is given back, a few milliseconds, others may be refused by what was taken.
+//! - Until it is given back, a few milliseconds, others may be refused by what was taken; their hosts remember that as they do
+//!   every refusal, for a second at the most.
 //! - What came in between taking and giving back (the rate times that time) is not given back, since others may have taken
 //!   it meanwhile; nor is what was taken from a window that has ended since.
 //! - Logs and warm-ups get nothing back: a refused request stays in them. Keep such limits with the key of the others.

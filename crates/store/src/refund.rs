@@ -3,6 +3,7 @@
 use crate::call::{Ask, Call, Unreadable, read_kept, read_time};
 use crate::resp::Reply;
 use crate::script::{GIVE_BACK, Script};
+use std::time::Duration;
 use tollgate_limit::Time;
 use tollgate_limit::kept::{Asked, Kept};
 
@@ -25,9 +26,14 @@ use tollgate_limit::kept::{Asked, Kept};
 pub struct Refund(Call);
 
 impl Refund {
-    /// Gives back what these have taken. `None` if they cannot have been [asked](Call::new).
+    /// Gives back what these have just taken. `None` if they cannot have been [asked](Call::new).
     pub fn new(asks: Vec<Ask>) -> Option<Refund> {
-        Call::after(-1, asks).map(Refund)
+        Refund::of_taken_ago(asks, Duration::ZERO)
+    }
+
+    /// Gives back what these took so long ago, but nothing that has come in since: others may have taken that.
+    pub fn of_taken_ago(asks: Vec<Ask>, ago: Duration) -> Option<Refund> {
+        Call::after(format_args!("-{}", ago.as_micros()), asks).map(Refund)
     }
 
     /// Gives back what these took at that time, as the store tells it, but nothing that has come in since: others may have

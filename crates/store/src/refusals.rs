@@ -1,9 +1,9 @@
 //! Refusals that are still true: whoever keeps asking is refused without asking the store.
 //!
 //! A state that has no room for a request will have none before the time that the store said, whoever else takes
-//! something meanwhile. So a refusal holds for every request of that cost or more until then. The time it counts from
-//! is when the store was asked, not when it answered: then it never holds for too long. Only who gives back or forgets
-//! what was spent makes it untrue, which hosts hear of when they ask again, after a second at the latest.
+//! something meanwhile. So a refusal holds for every request of that cost or more, with as much patience, until then. The
+//! time it counts from is when the store was asked, not when it answered: then it never holds for too long. Only who gives
+//! back or forgets what was spent makes it untrue, which hosts hear of when they ask again, after a second at the latest.
 
 use crate::call::{Ask, Says};
 use crate::key::Fingerprint;
@@ -25,6 +25,7 @@ pub(crate) struct Refusals(Vec<Mutex<Option<Refusal>>>);
 struct Refusal {
     key: Fingerprint,
     cost: u64,
+    max_wait: Option<Duration>,
     since: Time,
     until: Time,
     decision: Decision,
@@ -42,7 +43,8 @@ impl Refusals {
 
     fn recall(&self, ask: &Ask, now: Time) -> Option<Decision> {
         let refusal = (*self.place(ask)?.lock().unwrap_or_else(PoisonError::into_inner))?;
-        let holds = refusal.key == ask.key && refusal.cost <= ask.cost && refusal.since <= now && now < refusal.until;
+        let is_about = refusal.key == ask.key && refusal.cost <= ask.cost && refusal.max_wait == ask.max_wait;
+        let holds = is_about && refusal.since <= now && now < refusal.until;
         holds.then(|| refusal.at(now))
     }
 
@@ -56,7 +58,8 @@ impl Refusals {
                     Retry::Never => FOR_EVER,
                 };
             let Some(place) = self.place(ask) else { continue };
-            let refusal = Refusal { key: ask.key, cost: ask.cost, since: asked_at, until, decision: *decision };
+            let Ask { key, cost, max_wait, .. } = *ask;
+            let refusal = Refusal { key, cost, max_wait, since: asked_at, until, decision: *decision };
             *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(refusal);
         }
     }
@@ -123,6 +126,9 @@ mod tests {
         assert!(refusals.find(&[ask(1)], at(500)).is_none());
         // A clock that went back knows nothing.
         assert!(refusals.find(&[ask(1)], Time::ZERO).is_none());
+        // Who can wait longer may be let through.
+        let patient = Ask { max_wait: Some(Duration::from_secs(5)), ..ask(1) };
+        assert!(refusals.find(std::slice::from_ref(&patient), at(1)).is_none());
         let other = Ask { key: Fingerprint::new(1, b"b"), ..ask(1) };
         assert!(refusals.find(std::slice::from_ref(&other), at(1)).is_none());
         assert_eq!(refusals.find(&[other, ask(1)], at(1)).unwrap().0, 1);

@@ -3,8 +3,9 @@
 use bytes::{Buf, BytesMut};
 use std::fmt;
 
-/// Replies to our scripts are far smaller, and the map of a cluster is. Whoever sends more is no store of ours.
-const LONGEST_REPLY: usize = 1 << 20;
+/// Replies to our scripts are far smaller, and so is the map of a cluster, be every slot of it in a range of its own.
+/// Whoever sends more is no store of ours.
+const LONGEST_REPLY: usize = 8 << 20;
 const MOST_ELEMENTS: usize = 16_384;
 const DEEPEST: usize = 8;
 

@@ -17,7 +17,7 @@ pub struct Script {
 pub static BUCKETS: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
         include_str!("scripts/time.lua"),
-        include_str!("scripts/quarter.lua"),
+        include_str!("scripts/steps.lua"),
         include_str!("scripts/buckets.lua"),
     ))
 });
@@ -27,7 +27,7 @@ macro_rules! by_every_kind {
     ($only_looks:literal) => {
         concat!(
             include_str!("scripts/time.lua"),
-            include_str!("scripts/quarter.lua"),
+            include_str!("scripts/steps.lua"),
             include_str!("scripts/bucket.lua"),
             include_str!("scripts/long.lua"),
             include_str!("scripts/paced.lua"),
@@ -54,7 +54,7 @@ pub static LOOK: LazyLock<Script> = LazyLock::new(|| Script::new(by_every_kind!(
 pub static GIVE_BACK: LazyLock<Script> = LazyLock::new(|| {
     Script::new(concat!(
         include_str!("scripts/time.lua"),
-        include_str!("scripts/quarter.lua"),
+        include_str!("scripts/steps.lua"),
         include_str!("scripts/long.lua"),
         include_str!("scripts/paced.lua"),
         include_str!("scripts/window.lua"),

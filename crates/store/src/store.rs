@@ -1,4 +1,4 @@
-use crate::apart;
+use crate::apart::{self, Taken};
 use crate::call::{Ask, Call, has_twins};
 use crate::cluster::{self, Notices};
 use crate::config::{Address, Config};
@@ -15,6 +15,7 @@ use crate::stats::{Snapshot, Stats};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -124,6 +125,9 @@ impl Store {
     ///
     /// If the future is dropped before it is ready, the request may have been paid for.
     pub async fn ask(&self, asks: Vec<Ask>, now: Time) -> Told {
+        if asks.is_empty() {
+            return Told::Decided(Vec::new());
+        }
         // Mostly all of them are about different states.
         let (asks, places) = if has_twins(&asks) { merge(asks) } else { (asks, Vec::new()) };
         if let Some((index, decision)) = self.shared.refusals.find(&asks, now) {
@@ -147,16 +151,22 @@ impl Store {
         Some(places.iter().filter_map(|place| decisions.get(*place).copied()).collect())
     }
 
-    /// Gives back what these questions have taken and nobody used: never more than is missing, and nothing to logs and
+    /// Gives back what these questions have just taken and nobody used: never more than is missing, and nothing to logs and
     /// warm-ups. Says how many tokens each has got back, or `None` where the store did not say within the budget; those
     /// may be back or not, and must not be given back again. Hosts that have been refused meanwhile hear of it when
     /// they would have asked again anyway.
     ///
     /// The caller vouches that the tokens were taken, and that this is the only time that they are given back.
     pub async fn give_back(&self, asks: Vec<Ask>) -> Vec<Option<u64>> {
+        self.give_back_after(Duration::ZERO, asks).await
+    }
+
+    /// The same for what was taken so long ago. What has come in since then is not given back, since others may have taken it;
+    /// nor is anything of a window that has ended.
+    pub async fn give_back_after(&self, ago: Duration, asks: Vec<Ask>) -> Vec<Option<u64>> {
         let costs: Vec<u64> = asks.iter().map(|ask| ask.cost).collect();
         let (asks, places) = merge(asks);
-        let given = self.shared.give_back(&asks, None).await;
+        let given = self.shared.give_back(&asks, Taken::Ago(ago)).await;
         share_out(&costs, &places, given)
     }
 
@@ -246,7 +256,9 @@ impl Shared {
             return None;
         }
         let slot = |tag| Fingerprint::of_nobody(tag, 0).slot(&self.config.prefix);
-        (0..TAGS).find(|tag| map.node(slot(*tag)).is_some_and(|keeper| Arc::ptr_eq(keeper, node)))
+        // Keys whose prefix has braces of its own are all in one slot.
+        let tags = if slot_of(self.config.prefix.as_bytes()) == slot(0) && slot(0) == slot(1) { 1 } else { TAGS };
+        (0..tags).find(|tag| map.node(slot(*tag)).is_some_and(|keeper| Arc::ptr_eq(keeper, node)))
     }
 
     /// The slot of a key; where one server keeps all of them it does not matter.

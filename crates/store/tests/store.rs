@@ -197,7 +197,7 @@ async fn c3_keys_are_small_expire_and_say_nothing_about_clients() {
             let life: i64 = client.text(&["PTTL", key]).parse().unwrap();
             let resets = i64::try_from(verdict.checks()[0].decision.reset_after.as_millis()).unwrap();
             // Some of its life has passed already. What warms up is kept for a warm-up longer than it has to be, and a bucket
-            // for up to a quarter of the time in which it fills.
+            // for a step of up to a quarter of the time in which it fills.
             let longer = if limit.contains("warm-up") { 12_000 } else { 2_000 + resets / 3 };
             assert!(life > resets - 2_000 && life <= resets + longer, "{limit}: {life} for {resets}");
         }
@@ -236,13 +236,14 @@ async fn c3_a_bucket_is_kept_until_it_is_full_and_not_much_longer() {
             let Reply::Text(value) = value else { continue };
             let full_at: u64 = std::str::from_utf8(&value).unwrap().parse().unwrap();
             let Ok(expires_at) = expires_at.parse::<u64>() else { continue };
-            let quarter = quota.period().as_micros() as u64 * quota.burst() / quota.count() / 4;
+            let token = quota.period().as_micros() as u64 / quota.count();
+            let step = (token * quota.burst() / 4).min((16 * token).max(10_000_000));
             assert!(expires_at * 1_000 >= full_at, "{kind:?}: {text}: {expires_at} for {full_at} in round {round}");
-            assert!(expires_at * 1_000 <= full_at + quarter + 5_000, "{kind:?}: {text}: {expires_at} for {full_at}");
+            assert!(expires_at * 1_000 <= full_at + step + 5_000, "{kind:?}: {text}: {expires_at} for {full_at}");
             checked += 1;
             moved += u64::from(expires_at * 1_000 > full_at + 3_000);
         }
-        assert!(checked > 1_000 && moved > 500, "{checked} seen, {moved} of them with time to spare");
+        assert!(checked > 1_000 && moved > 300, "{checked} seen, {moved} of them with time to spare");
     }
 }
 
@@ -292,6 +293,30 @@ async fn c3_looking_says_what_asking_would_and_takes_nothing() {
     let engine = engine("  - { name: a, key: [user], limits: [2 per hour], shared: store-exact, on_failure: refuse }");
     let verdict = engine.peek_with(&nowhere, &Request::new("n", &[("user", Value::Text("ann"))]), Time::ZERO).await;
     assert_eq!((verdict.is_degraded(), verdict.action()), (true, Action::Refuse(503)));
+}
+
+#[tokio::test]
+async fn what_is_settled_late_lets_nobody_through_twice() {
+    let server = Server::start(Kind::Redis, &[]);
+    let store = open(config(&server)).await;
+    let rules = "
+  - { name: bucket, match: { op: bucket }, key: [user], limits: [50 per second], shared: store-exact, on_failure: refuse }
+  - { name: window, match: { op: window }, key: [user], limits: [50 per second using fixed-window], shared: store-exact, on_failure: refuse }
+";
+    let (engine, clock) = (engine(rules), Clock::system());
+    for op in ["bucket", "window"] {
+        let attributes = [("op", Value::Text(op)), ("user", Value::Text("ann"))];
+        let all = Request::new("n", &attributes).with_cost(50);
+        let reserved = engine.reserve_with(&store, &all, PATIENCE, clock.now()).await;
+        let hold = reserved.unwrap_or_else(|verdict| panic!("{op}: {verdict:?}"));
+        // By and by everything has come back.
+        while !engine.check_with(&store, &all, clock.now()).await.is_allowed() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        engine.settle_with(&store, hold, 0, clock.now()).await;
+        let left = engine.peek_with(&store, &all.with_cost(1), clock.now()).await.remaining().unwrap();
+        assert!(left < 25, "{op}: {left} of what others have taken were given back");
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 -- A bucket whose tokens take whole microseconds: nearly all. The value is when it is full again, as a number, which takes the
 -- least memory there is. Invariant: it is only moved ahead, by the price of a request that fitted.
--- Arguments: what may be missing, the price, and what an empty bucket lacks.
+-- Arguments: what may be missing, the price, what an empty bucket lacks, and how long a step is.
 local function bucket(key, held, at)
   local room, price = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
   local full_at = now
@@ -14,9 +14,9 @@ local function bucket(key, held, at)
       full_at = now
     end
   end
-  if full_at > now + room then return at + 3, false end
+  if full_at > now + room then return at + 4, false end
   full_at = full_at + price
-  local _, life = quarter(full_at, ARGV[at + 2] + 0)
-  return at + 3, true, full_at, math.floor(life)
+  local _, life = step_of(full_at, ARGV[at + 3] + 0)
+  return at + 4, true, full_at, math.floor(life)
 end
 

@@ -1,12 +1,12 @@
 -- Gives back what was taken and not used: states move back by it, and never beyond that in which nothing is missing.
 --
--- The first argument is when it was taken, in microseconds. What came in since then may be what others have taken meanwhile,
--- and is not given back; nor is anything of a window that has ended. Below zero it does not matter.
+-- The first argument is when it was taken, in microseconds, or below zero how many of them ago. What came in since then may be
+-- what others have taken meanwhile, and is not given back; nor is anything of a window that has ended.
 -- Keys and the other arguments are those of a request that takes as much. What the limits have to say does not matter. Logs
 -- and warm-ups are left alone: nobody knows which of their requests it was, or how warm it would be without.
 -- The answer: the time, and for every key what was kept there and what is now.
 local since = tonumber(ARGV[1])
-if since < 0 or since > now then since = now end
+if since <= 0 then since = now + since elseif since > now then since = now end
 
 local function bucket_back(_, held, at)
   local price, fill = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
@@ -15,7 +15,7 @@ local function bucket_back(_, held, at)
   if full_at - now > 3601000000 + 11 * fill then full_at = now + fill end
   full_at = full_at - math.max(0, price - (now - since))
   if full_at <= now then return end
-  local _, life = quarter(full_at, fill)
+  local _, life = step_of(full_at, ARGV[at + 3] + 0)
   return string.format('%d', full_at), math.floor(life)
 end
 
@@ -69,7 +69,7 @@ local function sliding_back(key, held, at)
 end
 
 local kinds = { b = bucket_back, p = paced_back, w = window_back, m = months_back, s = sliding_back }
-local words = { b = 3, p = 14, w = 6, m = 6, s = 3, l = 6, u = 9 }
+local words = { b = 4, p = 14, w = 6, m = 6, s = 3, l = 6, u = 9 }
 local held = redis.call('MGET', unpack(KEYS))
 local reply = { time[1], time[2] }
 local at = 2
