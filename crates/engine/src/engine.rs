@@ -215,7 +215,7 @@ impl Engine {
         let parts = std::slice::from_ref(request);
         let mut verdict = Verdict::open(self.rules.load());
         self.decide(&mut verdict, parts, Taking::Book, now);
-        Hold::of(verdict, request, now + expires_after)
+        Hold::of(verdict, request, (now, expires_after))
     }
 
     /// Replaces an estimate by what it really was: more is taken into debt, less is given back as far as it has
@@ -317,7 +317,7 @@ impl Engine {
 
     /// Notes down what others are to be told, and what was decided without them.
     #[cold]
-    fn note_down(&self, verdict: &Verdict, parts: &[Request<'_>]) {
+    fn note_down(&self, verdict: &mut Verdict, parts: &[Request<'_>]) {
         if verdict.is_allowed() {
             verdict.plan.record(&self.books, parts);
         } else {

@@ -61,9 +61,33 @@ pub struct Account {
 }
 
 impl Account {
-    /// Where this host keeps it.
+    /// Where this host counts it.
     pub fn bucket(&self) -> (u64, u64) {
         (self.limit_id, self.fingerprint)
+    }
+
+    /// What it is found by.
+    pub(crate) fn entry(&self) -> Entry {
+        Entry::new(self.bucket(), self.shared)
+    }
+}
+
+/// What an account is found by: a bucket, and how it is shared. When a rule says otherwise from now on, what is in the account
+/// of before is still told, or given back, as it was meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry(u64);
+
+impl Entry {
+    #[inline]
+    pub(crate) fn new((limit_id, fingerprint): (u64, u64), shared: Shared) -> Entry {
+        let mode: u64 = match shared {
+            Shared::Local | Shared::Cluster | Shared::Store => 0,
+            Shared::StoreExact => 0x9e37_79b9,
+            Shared::StoreLease => 0x7f4a_7c15,
+        };
+        // Evenly distributed, since nobody outside knows the fingerprint.
+        let mixed = (fingerprint ^ limit_id.rotate_left(32) ^ mode).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Entry((mixed ^ mixed >> 32 ^ limit_id).clamp(FREE + 1, CLOSING - 1))
     }
 }
 
@@ -121,7 +145,7 @@ struct Slot {
     /// Tokens wanted since somebody last looked.
     wanted: AtomicU64,
     /// What was spent while nobody could be told.
-    owed: AtomicU64,
+    owed: Purse,
     /// Until when the tokens in hand can be spent.
     until: AtomicU64,
     /// Until when it is known that there are no more.
@@ -175,6 +199,11 @@ impl Ledger {
         self.unrecorded.load(Ordering::Relaxed)
     }
 
+    /// How many accounts are open.
+    pub fn accounts(&self) -> usize {
+        self.accounts.iter().filter(|slot| slot.tag.load(Ordering::Relaxed) != FREE).count()
+    }
+
     /// How many accounts there are room for.
     pub fn capacity(&self) -> usize {
         self.accounts.len()
@@ -182,19 +211,18 @@ impl Ledger {
 
     /// The account of a bucket, if it has one.
     #[inline]
-    pub(crate) fn find(&self, bucket: (u64, u64)) -> Option<AccountId> {
-        let tag = tag(bucket);
+    pub(crate) fn find(&self, Entry(tag): Entry) -> Option<AccountId> {
         let start = self.first_of(tag);
         let way = self.ways(start)?.iter().position(|slot| slot.tag.load(Ordering::Acquire) == tag)?;
         self.id(u32::try_from(start + way).ok()?).filter(|id| id.tag == tag)
     }
 
     /// The same, opened if there is none. `None` if there is no room.
-    pub(crate) fn open(&self, bucket: (u64, u64), account: impl FnOnce() -> Option<Account>) -> Option<AccountId> {
-        if let Some(known) = self.find(bucket) {
+    pub(crate) fn open(&self, entry: Entry, account: impl FnOnce() -> Option<Account>) -> Option<AccountId> {
+        if let Some(known) = self.find(entry) {
             return Some(known);
         }
-        let (tag, account) = (tag(bucket), account()?);
+        let (Entry(tag), account) = (entry, account()?);
         let start = self.first_of(tag);
         let ways = self.ways(start)?;
         let way = ways.iter().position(|slot| {
@@ -240,33 +268,40 @@ impl Ledger {
     }
 
     /// The same for a bucket whose account may have been closed.
-    pub(crate) fn spend_of(&self, bucket: (u64, u64), tokens: i64, account: impl Fn() -> Option<Account>) {
-        let spent = (0..TRIES).any(|_| self.open(bucket, &account).is_some_and(|id| self.spend(id, tokens)));
+    pub(crate) fn spend_of(&self, entry: Entry, tokens: i64, account: impl Fn() -> Option<Account>) {
+        let spent = (0..TRIES).any(|_| self.open(entry, &account).is_some_and(|id| self.spend(id, tokens)));
         if !spent {
             self.unrecorded.fetch_add(tokens.max(0).unsigned_abs(), Ordering::Relaxed);
         }
     }
 
-    /// Writes down that more was spent in the end, as far as there is an account.
-    pub fn charge(&self, bucket: (u64, u64), tokens: u64) {
-        self.find(bucket).inspect(|id| _ = self.spend(*id, i64::try_from(tokens).unwrap_or(i64::MAX)));
+    /// Writes down that more was spent in the end.
+    pub(crate) fn charge(&self, account: &Account, tokens: u64) {
+        self.spend_of(account.entry(), i64::try_from(tokens).unwrap_or(i64::MAX), || Some(account.clone()));
     }
 
-    /// Writes down that less was spent in the end. What nobody knows any more to have been spent has been.
-    pub(crate) fn give_back(&self, bucket: (u64, u64), tokens: u64) {
-        self.find(bucket)
-            .inspect(|id| _ = self.spend(*id, i64::try_from(tokens).map_or(i64::MIN + 1, |tokens| -tokens)));
+    /// Writes down that less was spent in the end.
+    pub(crate) fn give_back(&self, account: &Account, tokens: u64) {
+        let tokens = i64::try_from(tokens).map_or(i64::MIN + 1, |tokens| -tokens);
+        self.spend_of(account.entry(), tokens, || Some(account.clone()));
     }
 
     /// Writes down what was spent while nobody could be told, to be owed.
-    pub(crate) fn owe(&self, bucket: (u64, u64), tokens: u64, account: impl Fn() -> Option<Account>) {
-        let id = self.open(bucket, account);
-        let Some((slot, id)) = id.and_then(|id| Some((self.slot(id)?, id))) else {
+    pub(crate) fn owe(&self, entry: Entry, tokens: u64, account: impl Fn() -> Option<Account>) {
+        let owed = (0..TRIES).any(|_| self.open(entry, &account).is_some_and(|id| self.add_owed(id, tokens)));
+        if !owed {
             self.unrecorded.fetch_add(tokens, Ordering::Relaxed);
-            return;
-        };
-        slot.owed.fetch_add(tokens, Ordering::AcqRel);
-        self.touched.set(id.index);
+        }
+    }
+
+    /// `false` if the account was closed.
+    fn add_owed(&self, id: AccountId, tokens: u64) -> bool {
+        let owed = i64::try_from(tokens).unwrap_or(i64::MAX);
+        let is_added = self.slot(id).is_some_and(|slot| slot.owed.add(id.era, owed).is_some());
+        if is_added {
+            self.touched.set(id.index);
+        }
+        is_added
     }
 
     /// What can be said about a cost without asking anybody.
@@ -274,15 +309,15 @@ impl Ledger {
         let Some(slot) = self.slot(id) else { return Hand::Empty };
         let tokens = slot.tokens.tokens(id.era).unwrap_or(0);
         if i64::try_from(cost).is_ok_and(|cost| tokens >= cost) && slot.is_lent(now) {
-            return Hand::Enough(slot.describe(tokens, cost, now));
+            return Hand::Enough(slot.describe(tokens, 0, now));
         }
         let refused_until = Time::from_nanos(slot.refused_until.load(Ordering::Relaxed));
         if refused_until > now { Hand::Refused(slot.refuse(refused_until, now)) } else { Hand::Empty }
     }
 
     /// Says that somebody was refused by what this host knows, which may be out of date.
-    pub(crate) fn doubt(&self, bucket: (u64, u64), account: impl FnOnce() -> Option<Account>) {
-        if let Some((id, slot)) = self.open(bucket, account).and_then(|id| Some((id, self.slot(id)?))) {
+    pub(crate) fn doubt(&self, entry: Entry, account: impl FnOnce() -> Option<Account>) {
+        if let Some((id, slot)) = self.open(entry, account).and_then(|id| Some((id, self.slot(id)?))) {
             self.count_wanted(slot, id, 1);
         }
     }
@@ -322,8 +357,8 @@ impl Ledger {
     }
 
     /// Puts tokens back that were drawn and not used.
-    pub(crate) fn put_back(&self, bucket: (u64, u64), tokens: u64) {
-        let Some(id) = self.find(bucket) else { return };
+    pub(crate) fn put_back(&self, entry: Entry, tokens: u64) {
+        let Some(id) = self.find(entry) else { return };
         if let Some(slot) = self.slot(id) {
             // Whoever closed the account in between has lost them: less, never more.
             let _ = slot.tokens.add(id.era, i64::try_from(tokens).unwrap_or(i64::MAX));
@@ -331,10 +366,11 @@ impl Ledger {
     }
 
     /// Forgets what was spent of a bucket and nobody was told, what is in hand, and that there was no more.
-    pub fn forget(&self, bucket: (u64, u64)) {
-        let Some((id, slot)) = self.find(bucket).and_then(|id| Some((id, self.slot(id)?))) else { return };
+    #[cfg(feature = "redis")]
+    pub(crate) fn forget(&self, entry: Entry) {
+        let Some((id, slot)) = self.find(entry).and_then(|id| Some((id, self.slot(id)?))) else { return };
         let _ = slot.tokens.empty(id.era);
-        slot.owed.store(0, Ordering::Relaxed);
+        let _ = slot.owed.empty(id.era);
         slot.refused_until.store(0, Ordering::Relaxed);
     }
 
@@ -381,12 +417,34 @@ impl Ledger {
 
     /// What was spent while nobody could be told, which the caller takes it upon itself to tell.
     pub fn take_owed(&self, id: AccountId) -> u64 {
-        self.slot(id).map_or(0, |slot| slot.owed.swap(0, Ordering::AcqRel))
+        self.slot(id).map_or(0, |slot| slot.owed.empty(id.era).max(0).unsigned_abs())
+    }
+
+    /// Whether there is anything that was spent while nobody could be told.
+    pub fn is_owing(&self, id: AccountId) -> bool {
+        self.slot(id).is_some_and(|slot| slot.owed.tokens(id.era).is_some_and(|owed| owed > 0))
+    }
+
+    /// Says that what was taken to be told could not be.
+    pub fn owe_again(&self, id: AccountId, tokens: u64) {
+        if !self.add_owed(id, tokens) {
+            self.unrecorded.fetch_add(tokens, Ordering::Relaxed);
+        }
+    }
+
+    /// Says that an account that was used could not be looked at yet: somebody is about to open it.
+    pub fn look_again(&self, id: AccountId) {
+        self.touched.set(id.index);
     }
 
     /// What was spent since, or is left in hand.
     pub fn tokens(&self, id: AccountId) -> i64 {
         self.slot(id).and_then(|slot| slot.tokens.tokens(id.era)).unwrap_or(0)
+    }
+
+    /// Until when what is in hand can be spent.
+    pub fn lapses_at(&self, id: AccountId) -> Time {
+        self.slot(id).map_or(Time::ZERO, |slot| Time::from_nanos(slot.until.load(Ordering::Relaxed)))
     }
 
     /// Calls when so many tokens are in hand, or fewer.
@@ -446,11 +504,13 @@ impl Ledger {
     /// Closes an account in which nothing is. Says whether it did.
     pub fn close(&self, id: AccountId) -> bool {
         let Some(slot) = self.slot(id) else { return true };
-        if slot.owed.load(Ordering::Acquire) != 0 {
+        if slot.owed.tokens(id.era) != Some(0) {
             return false;
         }
         slot.tag.store(CLOSING, Ordering::Release);
-        if !slot.tokens.end(id.era) {
+        if !slot.owed.end(id.era) || !slot.tokens.end(id.era) {
+            // Nobody knows of the era to come, so nothing can be in it.
+            slot.owed.resume(id.era);
             slot.tag.store(id.tag, Ordering::Release);
             return false;
         }
@@ -472,15 +532,14 @@ impl Slot {
             number.store(0, Ordering::Relaxed);
         }
         self.threshold.store(0, Ordering::Relaxed);
-        self.owed.store(0, Ordering::Relaxed);
     }
 
-    /// What a client is told whose request was paid for by tokens in hand: what others have spent meanwhile is not in it.
-    fn describe(&self, tokens: i64, cost: u64, now: Time) -> Decision {
+    /// What a client is told who has, or could have, so many of the tokens in hand: what others have spent meanwhile is not in it.
+    fn describe(&self, tokens: i64, granted: u64, now: Time) -> Decision {
         let remaining = tokens.max(0).unsigned_abs().saturating_add(self.left.load(Ordering::Relaxed));
         Decision {
             outcome: Outcome::Allowed,
-            granted: cost,
+            granted,
             limit: 0,
             remaining,
             debt: 0,
@@ -528,12 +587,6 @@ impl Marks {
             (0..length).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| number * u64::BITS + bit)
         })
     }
-}
-
-/// Evenly distributed, since nobody outside knows the fingerprint.
-fn tag((limit_id, fingerprint): (u64, u64)) -> u64 {
-    let mixed = (fingerprint ^ limit_id.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed ^ mixed >> 32 ^ limit_id).clamp(FREE + 1, CLOSING - 1)
 }
 
 impl fmt::Debug for Ledger {

@@ -37,6 +37,18 @@ const TICK: Duration = Duration::from_millis(20);
 /// What is urgent is told together with all that is within this.
 const GATHER: Duration = Duration::from_millis(1);
 
+/// So many questions of the background are under way at the same time: fewer than keep others from asking.
+const AT_ONCE: usize = 16;
+
+/// So many debts are paid before something else is looked after again.
+const DEBTS_AT_ONCE: usize = 512;
+
+/// So many letters are sent to a group before something else is.
+const LETTERS_AT_ONCE: usize = 8;
+
+/// After so many beats that nobody answered the store counts as gone.
+const MOST_MISSED: u32 = 2;
+
 /// What was spent while the store could not be reached may put a client into debt for so long.
 const LONGEST_DEBT: Duration = Duration::from_secs(60);
 
@@ -73,6 +85,7 @@ impl Sharing {
             store: store.clone(),
             host,
             beaten_at: None,
+            missed: 0,
             ahead: Ahead::default(),
             teller: Teller::default(),
             lender: Lender::default(),
@@ -194,6 +207,8 @@ struct Keeper {
     host: Host,
     /// When the store last knew that this host is there.
     beaten_at: Option<Instant>,
+    /// How often it did not answer since.
+    missed: u32,
     ahead: Ahead,
     teller: Teller,
     lender: Lender,
@@ -210,9 +225,11 @@ impl Keeper {
             // Without an engine there is nobody to talk for.
             let Some(engine) = self.engine.upgrade() else { return };
             self.look(&engine);
+            // What was spent without the store was spent by the shares of as many as were known of then.
+            let hosts = engine.ledger().hosts();
             self.beat(&engine).await;
             if !engine.ledger().is_cut_off() {
-                self.pay(&engine).await;
+                self.pay(&engine, hosts).await;
                 self.tell(&engine).await;
                 self.lend(&engine).await;
             }
@@ -228,7 +245,10 @@ impl Keeper {
         let urgent = ledger.take_urgent().into_iter().map(|id| (id, true));
         let touched = ledger.take_touched().into_iter().map(|id| (id, false));
         for (id, is_urgent) in urgent.chain(touched).collect::<Vec<_>>() {
-            let Some(account) = ledger.account(id) else { continue };
+            let Some(account) = ledger.account(id) else {
+                ledger.look_again(id);
+                continue;
+            };
             self.debtors.insert(id);
             match account.shared {
                 Shared::Store => self.teller.used(ledger, id, &account, is_urgent, now),
@@ -250,20 +270,31 @@ impl Keeper {
         }
         match self.store.count_hosts(self.host).await {
             Some((hosts, time)) => {
-                self.beaten_at = Some(Instant::now());
+                (self.beaten_at, self.missed) = (Some(Instant::now()), 0);
                 self.ahead = Ahead::new(time, self.clock.now());
                 engine.ledger().set_hosts(hosts);
                 engine.ledger().set_cut_off(false);
             }
             None => {
-                self.beaten_at = None;
-                engine.ledger().set_cut_off(true);
+                (self.beaten_at, self.missed) = (None, self.missed.saturating_add(1));
+                if self.missed >= MOST_MISSED {
+                    engine.ledger().set_cut_off(true);
+                }
             }
         }
     }
 
-    /// Tells what was spent by rules with `shared: store`.
+    /// Tells what was spent by rules with `shared: store`, until nothing is due.
     async fn tell(&mut self, engine: &Engine) {
+        for _ in 0..LETTERS_AT_ONCE {
+            self.tell_some(engine).await;
+            if self.beaten_at.is_none() || !self.teller.has_more() {
+                return;
+            }
+        }
+    }
+
+    async fn tell_some(&mut self, engine: &Engine) {
         let now = self.clock.now();
         let when = (self.store.config().interval, now, self.ahead.store_time(now));
         let letters = self.teller.letters(engine, |key| self.store.group(key), when);
@@ -287,61 +318,106 @@ impl Keeper {
     /// Takes tokens ahead for rules with `shared: store-lease`, and gives back what is not needed.
     async fn lend(&mut self, engine: &Engine) {
         let now = self.clock.now();
-        let mut asking: JoinSet<Option<(AccountId, Ask, Lent)>> = JoinSet::new();
-        for wish in self.lender.wishes(engine, now) {
-            let store = self.store.clone();
-            asking.spawn(async move {
-                match wish {
-                    Wish::Borrow { id, ask } => {
-                        let lent = borrow(&store, &ask, now).await;
-                        Some((id, ask, lent))
-                    }
-                    Wish::Return { ask } => {
-                        store.give_back(vec![ask]).await;
-                        None
-                    }
-                }
-            });
-        }
-        while let Some(answer) = asking.join_next().await {
-            if let Ok(Some((id, ask, lent))) = answer {
-                self.lender.answered(engine, (id, &ask), lent, self.clock.now());
+        let (store, clock) = (self.store.clone(), self.clock.clone());
+        let wishes = self.lender.wishes(engine, now).into_iter().map(|wish| fulfil(store.clone(), wish, now));
+        each(wishes, |answer: Option<(AccountId, Ask, Lent)>| {
+            if let Some((id, ask, lent)) = answer {
+                self.lender.answered(engine, (id, &ask), lent, clock.now());
             }
-        }
+        })
+        .await;
     }
 
-    /// Charges what was spent while the store could not be reached, as far as it still counts.
-    async fn pay(&mut self, engine: &Engine) {
+    /// Charges what was spent while the store could not be reached, as far as it still counts. So many hosts were known of
+    /// then.
+    async fn pay(&mut self, engine: &Engine, hosts: u64) {
+        let (ledger, now) = (engine.ledger(), self.clock.now());
+        let mut charges = Vec::new();
         for id in std::mem::take(&mut self.debtors) {
-            let owed = engine.ledger().take_owed(id);
-            let Some(account) = engine.ledger().account(id).filter(|_| owed > 0) else { continue };
-            let tokens = engine.still_owed(&account, owed, self.clock.now());
+            let Some(account) = ledger.account(id) else { continue };
+            if !ledger.is_owing(id) {
+                // Whoever tells or lends closes its accounts itself.
+                if account.shared == Shared::StoreExact && !ledger.close(id) {
+                    self.debtors.insert(id);
+                }
+                continue;
+            }
+            self.debtors.insert(id);
+            if charges.len() == DEBTS_AT_ONCE {
+                continue;
+            }
+            let tokens = engine.still_owed(&account, ledger.take_owed(id), hosts, now);
             match account.shared {
-                Shared::Store => engine.ledger().charge(account.bucket(), tokens),
-                _ => self.charge(&account, tokens).await,
+                Shared::Store => ledger.charge(&account, tokens),
+                _ => charges.push(pay(self.store.clone(), id, debt(&account, tokens), now)),
             }
         }
-    }
-
-    async fn charge(&self, account: &Account, tokens: u64) {
-        let key = Fingerprint::new(account.limit_id, &account.client);
-        let ask = Ask { key, limit: account.limit, cost: tokens, max_wait: None, says: Says::Quota };
-        charge(&self.store, &ask, self.clock.now()).await;
+        // What nobody answered may have been charged or not. It is charged again: then a client gets less, never more.
+        each(charges.into_iter(), |(id, unpaid)| {
+            if unpaid > 0 {
+                ledger.owe_again(id, unpaid);
+            }
+        })
+        .await;
     }
 }
 
-/// Takes tokens in the store whether they are there or not. Limits that cannot go into debt give all that they have.
-async fn charge(store: &Store, ask: &Ask, now: Time) {
+fn debt(account: &Account, tokens: u64) -> Ask {
+    let key = Fingerprint::new(account.limit_id, &account.client);
+    Ask { key, limit: account.limit, cost: tokens, max_wait: None, says: Says::Quota }
+}
+
+/// Charges a debt, and says what of it could not be.
+async fn pay(store: Store, id: AccountId, debt: Ask, now: Time) -> (AccountId, u64) {
+    let is_charged = charge(&store, &debt, now).await;
+    (id, if is_charged { 0 } else { debt.cost })
+}
+
+/// Takes tokens ahead, or gives back what is not needed.
+async fn fulfil(store: Store, wish: Wish, now: Time) -> Option<(AccountId, Ask, Lent)> {
+    match wish {
+        Wish::Borrow { id, ask } => {
+            let lent = borrow(&store, &ask, now).await;
+            Some((id, ask, lent))
+        }
+        Wish::Return { ask } => {
+            store.give_back(vec![ask]).await;
+            None
+        }
+    }
+}
+
+/// Lets all of them go on, a few at the same time, and hands over what becomes of each.
+async fn each<F>(futures: impl Iterator<Item = F>, mut done: impl FnMut(F::Output))
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    let mut going = JoinSet::new();
+    for future in futures {
+        if going.len() == AT_ONCE {
+            going.join_next().await.and_then(Result::ok).map(&mut done);
+        }
+        going.spawn(future);
+    }
+    while let Some(ended) = going.join_next().await {
+        ended.ok().map(&mut done);
+    }
+}
+
+/// Takes tokens in the store whether they are there or not, and says whether it has answered. Limits that cannot go into
+/// debt give all that they have.
+async fn charge(store: &Store, ask: &Ask, now: Time) -> bool {
     let (tokens, ask) = (ask.cost, |cost| Ask { cost, max_wait: Some(LONGEST_DEBT), says: Says::Quota, ..ask.clone() });
     if tokens == 0 {
-        return;
+        return true;
     }
     let told = store.ask(vec![ask(tokens)], now).await;
-    if let Told::Decided(decisions) = told
+    if let Told::Decided(decisions) = &told
         && let Some(decision) = decisions.first()
         && !decision.is_allowed()
         && decision.remaining > 0
     {
-        store.ask(vec![ask(decision.remaining)], now).await;
+        return store.ask(vec![ask(decision.remaining)], now).await != Told::Failed;
     }
+    told != Told::Failed
 }

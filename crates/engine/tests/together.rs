@@ -120,6 +120,18 @@ fn tokens_in_hand_are_put_back_when_another_limit_refuses() {
 }
 
 #[test]
+fn requests_that_go_ahead_together_and_find_too_little_in_hand_put_back_what_they_drew() {
+    let engine = engine(LENT);
+    drop(begin(&engine, "alice", 1, at(0)));
+    let id = account(&engine);
+    engine.ledger().lend(id, Loan { tokens: 1, until: at(1_000), left: 9, full_at: at(9_000) }, at(0));
+    let attributes = [("user", "alice".into())];
+    let both = [Request::new("n", &attributes), Request::new("n", &attributes)];
+    assert!(engine.check_here(&both, at(0)).is_none());
+    assert_eq!(engine.ledger().tokens(id), 1);
+}
+
+#[test]
 fn n5_a_host_that_is_cut_off_has_its_share_and_owes_what_it_lets_through() {
     for shared in ["store", "store-exact", "store-lease"] {
         let engine = engine(&format!("{{ name: a, key: [user], limits: [100 per hour], shared: {shared} }}"));
@@ -130,9 +142,10 @@ fn n5_a_host_that_is_cut_off_has_its_share_and_owes_what_it_lets_through() {
         let id = account(&engine);
         assert_eq!(engine.ledger().tokens(id), 0, "{shared}: nobody is told before it is known what still counts");
         let (owed, known) = (engine.ledger().take_owed(id), engine.ledger().account(id).unwrap());
-        assert_eq!((owed, engine.still_owed(&known, owed, at(0))), (25, 25), "{shared}");
-        // A quarter of the rate, for twelve minutes: five have come back.
-        assert_eq!(engine.still_owed(&known, owed, at(12 * 60_000)), 20, "{shared}");
+        assert_eq!((owed, engine.still_owed(&known, owed, 4, at(0))), (25, 25), "{shared}");
+        // A quarter of the rate, for twelve minutes: five have come back. It does not matter how many hosts there are by then.
+        engine.ledger().set_hosts(1);
+        assert_eq!(engine.still_owed(&known, owed, 4, at(12 * 60_000)), 20, "{shared}");
     }
 }
 
@@ -142,7 +155,7 @@ fn what_was_let_through_without_a_limit_is_owed_up_to_the_limit() {
     assert!((0..500).all(|_| check(&engine, "alice", 1, at(0)).is_allowed()));
     let id = account(&engine);
     let (owed, known) = (engine.ledger().take_owed(id), engine.ledger().account(id).unwrap());
-    assert_eq!((owed, engine.still_owed(&known, owed, at(0))), (500, 100));
+    assert_eq!((owed, engine.still_owed(&known, owed, 1, at(0))), (500, 100));
 }
 
 #[test]

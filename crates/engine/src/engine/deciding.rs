@@ -6,13 +6,14 @@ use super::queue::{patience, queued};
 use super::rules::Rules;
 use super::together::{Doing, Way, instead};
 use super::verdict::{Action, Checked, Reason, quotas_refuse, refusal};
+use crate::ledger::{Account, Entry};
 use arc_swap::Guard;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_limit::{Decision, Limit, Op, Outcome, Reservation, Retry, Table, Time};
 use tollgate_rules::identity::{Key, Part};
-use tollgate_rules::model::{Amount, Cost, OnFailure, Over, Rule, Shared};
+use tollgate_rules::model::{Amount, Cost, OnFailure, Over, Rule};
 use tollgate_rules::{CompiledLimit, CompiledNamespace, Request};
 
 /// Where a client's state is kept: the limit's id and the key's fingerprint.
@@ -26,15 +27,15 @@ pub(super) struct Booked {
     pub(super) reservation: Reservation,
     /// Whether the cost is what the request said, so that it can be settled by what it really was.
     pub(super) is_estimate: bool,
-    /// Whose account it was written down in, if others are told.
-    pub(super) account: Option<Bucket>,
-    check: usize,
+    /// Where it was written down, if others are told.
+    pub(super) account: Option<Box<Account>>,
+    pub(super) check: usize,
 }
 
 impl Booked {
     pub(super) fn cancel(self, books: &Books, now: Time) {
         let returned = books.table.cancel(&self.bucket, &self.limit, self.reservation, now);
-        if let Some(account) = self.account {
+        if let Some(account) = &self.account {
             books.ledger.give_back(account, returned);
         }
     }
@@ -246,9 +247,8 @@ impl Plan {
                 check.decision = reservation.decision();
                 if taking == Taking::Book || !reservation.wait().is_zero() {
                     let is_estimate = rule(rules, check).is_some_and(|rule| rule.cost == Cost::Asked);
-                    let account = (check.shared == Shared::Store && !check.is_degraded).then_some(bucket);
                     let limit = *amount;
-                    reservations.push(Booked { bucket, limit, reservation, is_estimate, account, check: index });
+                    reservations.push(Booked { bucket, limit, reservation, is_estimate, account: None, check: index });
                 }
             }
             Err(refused) => check.decision = refused,
@@ -406,7 +406,7 @@ fn put_back(check: &mut Checked, rules: &Rules, taken: u64, books: &Books, now: 
     let (limit, amount) = local(rules, check)?;
     let own = bucket(limit, check);
     if check.is_drawn() {
-        books.ledger.put_back(own, taken);
+        books.ledger.put_back(Entry::new(own, check.shared), taken);
         return None;
     }
     let outcome = check.decision.outcome;

@@ -4,6 +4,7 @@ use super::Engine;
 use super::asking::{Answer, Pending, Step, questions};
 use super::deciding::{Plan, Taking, bucket, local, rule};
 use super::verdict::{Checked, Verdict};
+use crate::ledger::Entry;
 use tollgate_limit::{Limit, Time};
 use tollgate_rules::Request;
 use tollgate_rules::model::{Cost, Shared};
@@ -18,7 +19,7 @@ pub(crate) struct Elsewhere {
     /// How much is allowed.
     pub(crate) limit: Limit,
     /// Where this host keeps what it knows of it.
-    pub(crate) bucket: (u64, u64),
+    pub(crate) entry: Entry,
     /// What the request costs.
     pub(crate) cost: u64,
     /// Whether that is what the request said, so that it can be settled by what it really was.
@@ -60,7 +61,7 @@ impl Plan {
             limit_id: limit.id,
             client,
             limit: *amount,
-            bucket: bucket(limit, check),
+            entry: Entry::new(bucket(limit, check), check.shared),
             cost: check.cost,
             is_estimate: rule(&self.rules, check)?.cost == Cost::Asked,
         })

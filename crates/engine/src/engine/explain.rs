@@ -8,7 +8,7 @@ use tollgate_rules::{CompiledNamespace, Request};
 /// Why a request would be decided as it would be.
 #[derive(Debug)]
 pub struct Explanation {
-    /// What [`Engine::check`] would say.
+    /// What a [check](super::Engine::check) would say.
     pub verdict: Verdict,
     /// Every rule of the namespace, in the order in which they are looked at.
     pub rules: Vec<Considered>,

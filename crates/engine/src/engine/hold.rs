@@ -17,6 +17,8 @@ pub struct Hold {
     booked: SmallVec<[Booked; 0]>,
     estimate: u64,
     wait: Duration,
+    #[cfg(feature = "redis")]
+    taken_at: Time,
     expires: Time,
     is_degraded: bool,
     /// What was taken where limits are kept together with others.
@@ -25,16 +27,22 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// What a verdict has taken for a request.
+    /// What a verdict has taken for a request at a time, to be settled within a while.
     #[expect(clippy::result_large_err, reason = "a refusal is a verdict like any other, which nobody boxes")]
-    pub(crate) fn of(verdict: Verdict, request: &Request<'_>, expires: Time) -> Result<Hold, Verdict> {
+    pub(crate) fn of(
+        verdict: Verdict,
+        request: &Request<'_>,
+        (taken_at, expires_after): (Time, Duration),
+    ) -> Result<Hold, Verdict> {
         if !verdict.is_allowed() {
             return Err(verdict);
         }
         Ok(Hold {
             estimate: request.cost,
             wait: verdict.wait(),
-            expires,
+            #[cfg(feature = "redis")]
+            taken_at,
+            expires: taken_at + expires_after,
             is_degraded: verdict.is_degraded(),
             #[cfg(feature = "redis")]
             elsewhere: verdict.plan.taken_elsewhere(std::slice::from_ref(request)),
@@ -47,9 +55,10 @@ impl Hold {
         self.is_degraded
     }
 
+    /// What was taken elsewhere, and when.
     #[cfg(feature = "redis")]
-    pub(crate) fn take_elsewhere(&mut self) -> Vec<Elsewhere> {
-        std::mem::take(&mut self.elsewhere)
+    pub(crate) fn take_elsewhere(&mut self) -> (Time, Vec<Elsewhere>) {
+        (self.taken_at, std::mem::take(&mut self.elsewhere))
     }
 
     /// What was estimated.
@@ -75,11 +84,11 @@ impl Hold {
         for Booked { bucket, limit, reservation, is_estimate, account, .. } in self.booked {
             if is_estimate && more > 0 {
                 let _ = books.table.decide(&bucket, &limit, Op::Charge(more), now);
-                account.inspect(|account| books.ledger.charge(*account, more));
+                account.inspect(|account| books.ledger.charge(account, more));
             } else if in_time && (is_estimate || actual == 0) {
                 let unused = if is_estimate { self.estimate.saturating_sub(actual) } else { reservation.cost() };
                 let returned = books.table.give_back(&bucket, &limit, (reservation, unused), now);
-                account.inspect(|account| books.ledger.give_back(*account, returned));
+                account.inspect(|account| books.ledger.give_back(account, returned));
             }
         }
     }

@@ -5,7 +5,7 @@ use super::books::Books;
 use super::deciding::{Bucket, Plan, bucket, local, rule};
 use super::rules::Rules;
 use super::verdict::Checked;
-use crate::ledger::{Account, AccountId, Hand, Ledger};
+use crate::ledger::{Account, AccountId, Entry, Hand, Ledger};
 use std::time::Duration;
 use tollgate_limit::{Limit, Op, Outcome, Retry, Time};
 use tollgate_rules::model::{OnFailure, Shared};
@@ -52,8 +52,12 @@ impl Way {
     }
 }
 
+fn entry(limit: &CompiledLimit, check: &Checked) -> Entry {
+    Entry::new(bucket(limit, check), check.shared)
+}
+
 fn in_hand(check: &Checked, bucket: Bucket, books: &Books, (doing, now): (Doing, Time)) -> Hand {
-    let Some(account) = books.ledger.find(bucket) else { return Hand::Empty };
+    let Some(account) = books.ledger.find(Entry::new(bucket, check.shared)) else { return Hand::Empty };
     match doing {
         Doing::Look => books.ledger.look(account, check.cost, now),
         Doing::Take => books.ledger.draw(account, check.cost, now),
@@ -74,7 +78,8 @@ fn lent(
             check.decision = decision;
             check.decision.limit = amount.most();
         }
-        Hand::Empty if can_ask => check.is_open = true,
+        // What was seen before it was gone is not to be given back.
+        Hand::Empty if can_ask => (check.is_open, check.decision.granted) = (true, 0),
         Hand::Empty => return unasked(check, rules, (limit, amount), books),
     }
     Way::Settled
@@ -117,13 +122,13 @@ impl Engine {
     }
 
     /// How much of what was spent while nobody could be told still counts: what has not come back meanwhile, and no more
-    /// than the whole limit.
-    pub fn still_owed(&self, account: &Account, owed: u64, now: Time) -> u64 {
+    /// than the whole limit. So many hosts were known of then.
+    pub fn still_owed(&self, account: &Account, owed: u64, hosts: u64, now: Time) -> u64 {
         let most = account.limit.most();
         if !account.counts_here {
             return owed.min(most);
         }
-        let (bucket, share) = instead(account.bucket(), &account.limit, self.books.ledger.hosts());
+        let (bucket, share) = instead(account.bucket(), &account.limit, hosts);
         let state = self.books.table.decide(&bucket, &share, Op::Peek(0), now);
         let missing = state.limit.saturating_sub(state.remaining).saturating_add(state.debt);
         owed.min(missing).min(most)
@@ -178,7 +183,7 @@ impl Plan {
     /// Whether nothing is in hand, so that somebody has to be asked.
     fn open_account(&self, check: &Checked, books: &Books, parts: &[Request<'_>], now: Time) -> bool {
         let Some((limit, _)) = local(&self.rules, check) else { return false };
-        let account = books.ledger.open(bucket(limit, check), || self.account(check, parts));
+        let account = books.ledger.open(entry(limit, check), || self.account(check, parts));
         let Some(account) = account else { return self.can_ask };
         if books.ledger.look(account, check.cost, now) != Hand::Empty {
             return false;
@@ -189,14 +194,24 @@ impl Plan {
 
     /// Writes down what was spent of limits that hosts share, for whoever tells the others.
     #[cold]
-    pub(super) fn record(&self, books: &Books, parts: &[Request<'_>]) {
-        for check in self.checks.iter().filter(|check| check.is_told() && check.decision.is_allowed()) {
+    pub(super) fn record(&mut self, books: &Books, parts: &[Request<'_>]) {
+        for index in 0..self.checks.len() {
+            let Some(check) = self.checks.get(index) else { continue };
             let Some((limit, _)) = local(&self.rules, check) else { continue };
-            let (bucket, account) = (bucket(limit, check), || self.account(check, parts));
+            if !check.is_told() || !check.decision.is_allowed() {
+                continue;
+            }
+            let (entry, account) = (entry(limit, check), || self.account(check, parts));
             if check.is_degraded {
-                books.ledger.owe(bucket, check.cost, account);
-            } else {
-                books.ledger.spend_of(bucket, i64::try_from(check.cost).unwrap_or(i64::MAX), account);
+                books.ledger.owe(entry, check.cost, account);
+                continue;
+            }
+            books.ledger.spend_of(entry, i64::try_from(check.cost).unwrap_or(i64::MAX), account);
+            // Whoever gives it back does so there, too, however much later.
+            if self.reservations.iter().any(|booked| booked.check == index) {
+                let account = self.account(check, parts).map(Box::new);
+                let booked = self.reservations.iter_mut().filter(|booked| booked.check == index);
+                booked.for_each(|booked| booked.account.clone_from(&account));
             }
         }
     }
@@ -207,7 +222,7 @@ impl Plan {
         let is_told = |check: &&Checked| check.shared == Shared::Store && !check.is_degraded;
         for check in self.checks.iter().filter(is_told).filter(|check| !check.decision.is_allowed()) {
             if let Some((limit, _)) = local(&self.rules, check) {
-                books.ledger.doubt(bucket(limit, check), || self.account(check, parts));
+                books.ledger.doubt(entry(limit, check), || self.account(check, parts));
             }
         }
     }

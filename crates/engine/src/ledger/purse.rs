@@ -52,6 +52,12 @@ impl Purse {
         let next = pack(era.wrapping_add(1), 0);
         self.0.compare_exchange(pack(era, 0), next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
+
+    /// Takes back that the era has ended, if it has and nothing is in the next one.
+    pub(super) fn resume(&self, era: Era) {
+        let next = pack(era.wrapping_add(1), 0);
+        let _ = self.0.compare_exchange(next, pack(era, 0), Ordering::AcqRel, Ordering::Relaxed);
+    }
 }
 
 fn pack(era: Era, tokens: i64) -> u64 {

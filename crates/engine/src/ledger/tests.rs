@@ -14,8 +14,12 @@ fn account(fingerprint: u64) -> Account {
     }
 }
 
+fn entry(fingerprint: u64) -> Entry {
+    account(fingerprint).entry()
+}
+
 fn open(ledger: &Ledger, fingerprint: u64) -> AccountId {
-    ledger.open((1, fingerprint), || Some(account(fingerprint))).unwrap()
+    ledger.open(entry(fingerprint), || Some(account(fingerprint))).unwrap()
 }
 
 fn loan(tokens: u64, until: u64) -> Loan {
@@ -35,7 +39,7 @@ fn a_bucket_has_one_account_until_it_is_closed() {
     assert!(ledger.close(id));
     assert!(ledger.account(id).is_none());
     assert!(!ledger.spend(id, 1), "it is nobody's any more");
-    ledger.spend_of((1, 5), 2, || Some(account(5)));
+    ledger.spend_of(entry(5), 2, || Some(account(5)));
     assert_eq!(ledger.tokens(open(&ledger, 5)), 2);
 }
 
@@ -83,10 +87,12 @@ fn tokens_in_hand_are_drawn_until_their_time_runs_out() {
     ledger.want(id, 1);
     ledger.lend(id, loan(10, 60), now);
     assert!(matches!(ledger.look(id, 10, now), Hand::Enough(_)));
+    let Hand::Enough(seen) = ledger.look(id, 10, now) else { panic!("there are ten") };
+    assert_eq!(seen.granted, 0, "nothing was taken that could be given back");
     let four = drawn(&ledger, id, 4, now).unwrap();
     assert_eq!((four.granted, four.remaining, four.reset_after), (4, 13, Duration::from_nanos(40)));
     assert_eq!(drawn(&ledger, id, 7, now), None);
-    ledger.put_back((1, 5), 1);
+    ledger.put_back(entry(5), 1);
     assert!(drawn(&ledger, id, 7, now).is_some());
     assert_eq!(ledger.take_wanted(id), 1 + 4 + 7);
     ledger.lend(id, loan(10, 60), now);
@@ -111,21 +117,77 @@ fn nobody_asks_again_before_there_can_be_tokens() {
 #[test]
 fn what_is_owed_keeps_an_account_open() {
     let ledger = Ledger::new(100);
-    ledger.owe((1, 5), 7, || Some(account(5)));
-    let id = ledger.find((1, 5)).unwrap();
+    ledger.owe(entry(5), 7, || Some(account(5)));
+    let id = ledger.find(entry(5)).unwrap();
     assert!(!ledger.close(id));
     assert_eq!((ledger.take_touched(), ledger.take_owed(id), ledger.take_owed(id)), (vec![id], 7, 0));
     assert!(ledger.close(id));
-    assert_eq!(ledger.find((1, 5)), None);
+    assert_eq!(ledger.find(entry(5)), None);
+}
+
+#[test]
+fn a_bucket_that_is_shared_in_another_way_has_another_account() {
+    let ledger = Ledger::new(100);
+    let lease = Account { shared: Shared::StoreLease, ..account(5) };
+    let (told, lent) = (open(&ledger, 5), ledger.open(lease.entry(), || Some(lease.clone())).unwrap());
+    assert_ne!(told, lent);
+    ledger.lend(lent, loan(10, 60), Time::ZERO);
+    ledger.spend_of(entry(5), 3, || Some(account(5)));
+    assert_eq!((ledger.take_untold(told), ledger.tokens(lent)), (3, 10));
+}
+
+#[test]
+fn what_is_given_back_after_an_account_was_closed_is_told() {
+    let ledger = Ledger::new(100);
+    let id = open(&ledger, 5);
+    assert!(ledger.close(id));
+    ledger.give_back(&account(5), 4);
+    ledger.charge(&account(5), 1);
+    let id = ledger.find(entry(5)).unwrap();
+    assert_eq!((ledger.take_touched(), ledger.take_untold(id)), (vec![id], -3));
+}
+
+/// Whatever happens at the same time, every debt is paid exactly once.
+#[test]
+fn no_debt_is_lost_where_accounts_are_closed() {
+    let ledger = Ledger::new(64);
+    let (paid, done) = (AtomicU64::new(0), AtomicUsize::new(0));
+    let pay = || {
+        for id in ledger.take_touched() {
+            paid.fetch_add(ledger.take_owed(id), Ordering::Relaxed);
+            ledger.close(id);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                (0..100_000).for_each(|number| ledger.owe(entry(number % 3), 1, || Some(account(number % 3))));
+                done.fetch_add(1, Ordering::Release);
+            });
+        }
+        scope.spawn(|| {
+            while done.load(Ordering::Acquire) < 2 {
+                pay();
+            }
+        });
+    });
+    pay();
+    assert_eq!(paid.into_inner() + ledger.unrecorded(), 200_000);
+    assert_eq!(ledger.unrecorded(), 0);
 }
 
 #[test]
 fn whoever_finds_no_room_is_told_so() {
     let ledger = Ledger::new(64);
-    let opened =
-        (0..200).filter(|number| ledger.open((1, number * 77_777), || Some(account(*number))).is_some()).count();
+    let opened = (0..200)
+        .filter(|number| {
+            ledger.open(Entry::new((1, number * 77_777), Shared::Store), || Some(account(*number))).is_some()
+        })
+        .count();
     assert!((32..=64).contains(&opened), "{opened}");
-    (0..200).for_each(|number| ledger.spend_of((1, number * 77_777), 1, || Some(account(number))));
+    (0..200).for_each(|number| {
+        ledger.spend_of(Entry::new((1, number * 77_777), Shared::Store), 1, || Some(account(number)));
+    });
     assert_eq!(ledger.unrecorded(), 200 - opened as u64);
 }
 
@@ -143,7 +205,7 @@ fn nothing_is_lost_and_nothing_is_told_twice() {
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                (0..100_000).for_each(|number| ledger.spend_of((1, number % 3), 1, || Some(account(number % 3))));
+                (0..100_000).for_each(|number| ledger.spend_of(entry(number % 3), 1, || Some(account(number % 3))));
                 done.fetch_add(1, Ordering::Release);
             });
         }

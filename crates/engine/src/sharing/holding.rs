@@ -37,13 +37,13 @@ impl Engine {
             Step::Done(verdict) => verdict,
             Step::Ask(pending) => self.finish_with(store, pending, std::slice::from_ref(request), now).await,
         };
-        Hold::of(verdict, request, now + expires_after)
+        Hold::of(verdict, request, (now, expires_after))
     }
 
     /// Replaces an estimate by what it really was, also in the store. Whatever that does not hear of within its budget
     /// stays as it was estimated.
     pub async fn settle_with(&self, store: &Store, mut hold: Hold, actual: u64, now: Time) {
-        let taken = hold.take_elsewhere();
+        let (taken_at, taken) = hold.take_elsewhere();
         let (estimate, is_in_time) = (hold.estimate(), now <= hold.expires());
         self.settle(hold, actual, now);
         let more = actual.saturating_sub(estimate);
@@ -53,7 +53,7 @@ impl Engine {
         let unused = taken.iter().map(|one| asked(one, one.unused(estimate, actual)));
         let unused: Vec<Ask> = unused.filter(|ask| ask.cost > 0 && is_in_time).collect();
         if !unused.is_empty() {
-            store.give_back(unused).await;
+            store.give_back_after(now.since(taken_at), unused).await;
         }
     }
 
@@ -65,9 +65,9 @@ impl Engine {
         let kept = self.kept_elsewhere(request);
         let asks: Vec<Ask> = kept.iter().map(|one| asked(one, one.cost)).collect();
         // What has not been told yet must not be told afterwards, and what is in hand was taken from what is forgotten.
-        kept.iter().for_each(|one| self.ledger().forget(one.bucket));
+        kept.iter().for_each(|one| self.ledger().forget(one.entry));
         let is_forgotten = store.forget(&asks).await;
-        kept.iter().for_each(|one| self.ledger().forget(one.bucket));
+        kept.iter().for_each(|one| self.ledger().forget(one.entry));
         let buckets = self.reset(request, now);
         if is_forgotten { Ok(buckets) } else { Err(Unreached) }
     }

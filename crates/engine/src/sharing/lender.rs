@@ -20,6 +20,9 @@ const LASTS: Duration = Duration::from_secs(1);
 /// Tokens that nobody has wanted for so long are given back.
 const UNWANTED: Duration = Duration::from_millis(300);
 
+/// Tokens that lapse within this are given back, as far as they can: so many were not wanted after all.
+const SOON: Duration = Duration::from_millis(500);
+
 /// A bucket that nobody has used for so long is none of this host's business any more.
 const IDLE: Duration = Duration::from_secs(3);
 
@@ -122,10 +125,14 @@ impl Borrower {
     fn wish(&mut self, id: AccountId, engine: &Engine, hosts: u64, now: Time) -> Option<Wish> {
         let ledger = engine.ledger();
         self.observe(ledger.take_wanted(id), now);
-        let in_hand = ledger.tokens(id).max(0).unsigned_abs();
-        if in_hand > 0 && now.since(self.used_at) >= UNWANTED {
+        let mut in_hand = ledger.tokens(id).max(0).unsigned_abs();
+        let is_unwanted = now.since(self.used_at) >= UNWANTED || ledger.lapses_at(id) <= now + SOON;
+        if in_hand > 0 && is_unwanted {
             let unused = ledger.take_back(id, now);
-            return (unused > 0).then(|| Wish::Return { ask: self.ask(unused) });
+            if unused > 0 {
+                return Some(Wish::Return { ask: self.ask(unused) });
+            }
+            in_hand = 0;
         }
         let chunk = self.chunk(hosts);
         ledger.call_when_left(id, chunk / 2);

@@ -6,7 +6,7 @@
 
 use crate::engine::Engine;
 use crate::ledger::{Account, AccountId, Ledger};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_limit::{Recovery, Time};
@@ -22,6 +22,9 @@ const IDLE: Duration = Duration::from_secs(3);
 /// forgotten what was spent.
 const LONGEST_DOUBT: Duration = Duration::from_secs(1);
 
+/// A letter that was not answered for so long says nothing any more. The store remembers for twice as long that it has one.
+const FORGOTTEN: Duration = Duration::from_secs(30 * 60);
+
 /// Buckets that are told of in one piece.
 const MOST_AT_ONCE: usize = 500;
 
@@ -34,6 +37,8 @@ pub(super) struct Teller {
     known: HashMap<AccountId, Known>,
     unanswered: HashMap<u32, Letter>,
     last_number: u64,
+    /// Whether something was due that there was no room for.
+    has_more: bool,
 }
 
 /// A bucket that hosts count together.
@@ -61,9 +66,22 @@ impl Known {
 /// A batch that goes to one group, and whose it is about.
 #[derive(Clone, Debug)]
 pub(super) struct Letter {
+    written_at: Time,
     pub(super) group: u32,
     pub(super) batch: Batch,
     ids: Vec<AccountId>,
+}
+
+impl Letter {
+    /// As it is sent now. If the store has added it already, it is not added again; before the store forgets that, there is
+    /// nothing in it any more.
+    fn as_of(&self, now: Time) -> Letter {
+        let mut letter = self.clone();
+        if now.since(self.written_at) >= FORGOTTEN {
+            letter.batch.spent.iter_mut().for_each(|spent| spent.tokens = 0);
+        }
+        letter
+    }
 }
 
 impl Teller {
@@ -99,15 +117,30 @@ impl Teller {
                 due.entry(group).or_default().push(*id);
             }
         }
-        for (group, ids) in due {
-            let letter = self.write(engine, group, ids, store_now);
+        self.has_more = due.values().any(|ids| ids.len() > MOST_AT_ONCE);
+        for (group, mut ids) in due {
+            self.choose(&mut ids);
+            let letter = self.write(engine, group, ids, (now, store_now));
             self.unanswered.insert(group, letter);
         }
-        self.unanswered.values().cloned().collect()
+        self.unanswered.values().map(|letter| letter.as_of(now)).collect()
     }
 
-    fn write(&mut self, engine: &Engine, group: u32, mut ids: Vec<AccountId>, store_now: Time) -> Letter {
+    /// Whether something was due that there was no room for.
+    pub(super) fn has_more(&self) -> bool {
+        self.has_more
+    }
+
+    /// Leaves as many as go into one letter: those that are urgent, and of the others those that were told of longest ago.
+    /// Each bucket is in it once, be it that it has two accounts for a moment.
+    fn choose(&self, ids: &mut Vec<AccountId>) {
+        ids.sort_by_key(|id| self.known.get(id).map(|known| (!known.is_urgent, known.told_at)));
+        let mut keys = HashSet::new();
+        ids.retain(|id| self.known.get(id).is_some_and(|known| keys.insert(known.key)));
         ids.truncate(MOST_AT_ONCE);
+    }
+
+    fn write(&mut self, engine: &Engine, group: u32, ids: Vec<AccountId>, (now, store_now): (Time, Time)) -> Letter {
         self.last_number += 1;
         let spent = ids.iter().filter_map(|id| {
             let known = self.known.get_mut(id)?;
@@ -117,7 +150,7 @@ impl Teller {
             Some(Spent { key: known.key, recovery, most: most(&known.account, recovery), tokens })
         });
         let spent = spent.collect();
-        Letter { group, batch: Batch { number: self.last_number, spent }, ids }
+        Letter { written_at: now, group, batch: Batch { number: self.last_number, spent }, ids }
     }
 
     /// A letter was answered: from now on this host decides by what all hosts have spent.
@@ -189,7 +222,7 @@ mod tests {
         let ledger: &Ledger = engine.ledger();
         let (mut teller, account, second) = (Teller::default(), Arc::new(account()), Duration::from_secs(1));
         let now = |seconds: u32| Time::ZERO + second * (seconds + 10);
-        let id = ledger.open((1, 7), || Some((*account).clone())).unwrap();
+        let id = ledger.open(account.entry(), || Some((*account).clone())).unwrap();
         let letters = |teller: &mut Teller, at| teller.letters(&engine, |_| 0, (second, at, at));
         assert!(ledger.spend(id, 3));
         teller.used(ledger, id, &account, true, now(0));
@@ -198,6 +231,9 @@ mod tests {
         assert!(ledger.spend(id, 4));
         teller.used(ledger, id, &account, true, now(1));
         assert_eq!(letters(&mut teller, now(1))[0].batch, first[0].batch);
+        // Before the store forgets whether it has it, there is nothing in it.
+        let again = letters(&mut teller, now(1_801));
+        assert_eq!((again[0].batch.number, again[0].batch.spent[0].tokens), (1, 0));
         let totals = Totals { time: now(1), missing: vec![600.0] };
         teller.answered(&engine, &first[0], &totals, now(1));
         let second = letters(&mut teller, now(1));
