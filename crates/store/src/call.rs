@@ -4,7 +4,7 @@ use crate::key::Fingerprint;
 use crate::resp::{Command, Reply};
 use crate::script::{BUCKETS, Form, LIMITS, LOOK, Script};
 use smallvec::SmallVec;
-use std::fmt::{self, Write};
+use std::fmt;
 use std::sync::LazyLock;
 use std::time::Duration;
 use tollgate_limit::kept::{
@@ -14,6 +14,9 @@ use tollgate_limit::{Decision, Limit, Time};
 
 /// No bucket holds so many microseconds.
 const NEVER: u64 = 1 << 52;
+
+/// Bytes of what is said about most limits.
+const ROOM: usize = 96;
 
 /// The first part of a pair counts these.
 const BILLION: u64 = 1_000_000_000;
@@ -90,7 +93,7 @@ impl Call {
         let terms = asks.iter().map(|ask| Some((says(ask.says), ask.limit.terms(ask.cost, ask.max_wait)?)));
         let terms: SmallVec<[(Says, Terms); 4]> = terms.collect::<Option<_>>()?;
         let is_plain = terms.iter().all(|(says, terms)| *says == Says::Refuse && kind(terms) == "b");
-        let mut arguments = Arguments::default();
+        let mut arguments = Arguments { bytes: Vec::with_capacity(ROOM * terms.len()), count: 0 };
         for (says, terms) in &terms {
             if !is_plain {
                 arguments.head(*says, terms);
@@ -114,8 +117,10 @@ impl Call {
     /// For a script that is told something before it is told about limits, of every kind.
     pub(crate) fn after(word: impl fmt::Display, asks: Vec<Ask>) -> Option<Call> {
         let mut call = Call::of_every_kind(asks)?;
-        call.arguments.text.insert_str(0, &format!("{word} "));
-        call.arguments.count += 1;
+        let mut arguments = Arguments::default();
+        arguments.word(word);
+        arguments.append(&call.arguments);
+        call.arguments = arguments;
         Some(call)
     }
 
@@ -131,7 +136,7 @@ impl Call {
 
     /// What the script is told about the limits.
     pub fn arguments(&self) -> impl Iterator<Item = &str> {
-        self.arguments.text.split_terminator(' ')
+        self.arguments.words()
     }
 
     /// Writes the command.
@@ -142,13 +147,11 @@ impl Call {
             Form::Digest => command.word("EVALSHA").word(script.digest()),
             Form::Source => command.word("EVAL").word(script.source()),
         };
-        command.number(self.asks.len());
+        command.number(self.asks.len() as u64);
         for ask in &self.asks {
             command.word_of(Fingerprint::name_length(prefix), |out| ask.key.write_name(prefix, out));
         }
-        for argument in self.arguments() {
-            command.word(argument);
-        }
+        out.extend_from_slice(&self.arguments.bytes);
     }
 
     /// What each limit said, in the order in which they were asked.
@@ -261,8 +264,8 @@ pub(crate) fn read_kept(ask: &Ask, reply: &Reply) -> Result<Kept, Unreadable> {
 /// What a script is told, in the order in which it reads it.
 #[derive(Clone, Debug, Default)]
 struct Arguments {
-    /// Each word is followed by a space, and there are none in words.
-    text: String,
+    /// As they are sent.
+    bytes: Vec<u8>,
     count: usize,
 }
 
@@ -290,9 +293,25 @@ impl Arguments {
         }
     }
 
+    fn words(&self) -> impl Iterator<Item = &str> {
+        // Before each of them its length is said.
+        std::str::from_utf8(&self.bytes).unwrap_or_default().split("\r\n").skip(1).step_by(2)
+    }
+
+    fn append(&mut self, others: &Arguments) {
+        self.bytes.extend_from_slice(&others.bytes);
+        self.count += others.count;
+    }
+
     fn word(&mut self, word: impl fmt::Display) -> &mut Self {
-        // Writing to a string cannot fail.
-        let _ = write!(self.text, "{word} ");
+        Command::further(&mut self.bytes).word(word.to_string());
+        self.count += 1;
+        self
+    }
+
+    /// The same, quickly.
+    fn number(&mut self, number: u64) -> &mut Self {
+        Command::further(&mut self.bytes).number(number);
         self.count += 1;
         self
     }
@@ -308,10 +327,10 @@ impl Arguments {
 
     fn bucket(&mut self, terms: &BucketTerms) {
         match terms.room {
-            Some(room) => self.word(room.saturating_add(terms.wait)),
+            Some(room) => self.number(room.saturating_add(terms.wait)),
             None => self.word(-1),
         };
-        self.word(terms.price.min(NEVER)).word(terms.fill).word(step(terms));
+        self.number(terms.price.min(NEVER)).number(terms.fill).number(step(terms));
     }
 
     fn paced(&mut self, terms: &BucketTerms, shift: u32, factor: u64) {

@@ -9,8 +9,8 @@ const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 /// Letters of a tag: sixteen tags for each slot of a cluster. With more the names would take more memory.
 const TAG_LETTERS: u32 = 3;
 
-/// Letters of a state: all of its 128 bits.
-const STATE_LETTERS: u32 = 22;
+/// Letters of each half of a state: all of its 64 bits.
+const HALF_LETTERS: u32 = 11;
 
 /// How many tags there are.
 pub(crate) const TAGS: u32 = 64_u32.pow(TAG_LETTERS);
@@ -89,12 +89,13 @@ impl Fingerprint {
     }
 
     pub(crate) fn name_length(prefix: &str) -> usize {
-        prefix.len() + 2 + (TAG_LETTERS + STATE_LETTERS) as usize
+        prefix.len() + 2 + (TAG_LETTERS + 2 * HALF_LETTERS) as usize
     }
 
     fn letters(&self) -> impl Iterator<Item = u8> {
-        let tag = letters(self.client, TAG_LETTERS);
-        std::iter::once(b'{').chain(tag).chain(std::iter::once(b'}')).chain(letters(self.state, STATE_LETTERS))
+        let [low, high] = [self.state, self.state >> 64].map(|half| letters(half as u64, HALF_LETTERS));
+        let tag = letters(self.client as u64, TAG_LETTERS);
+        std::iter::once(b'{').chain(tag).chain(std::iter::once(b'}')).chain(low).chain(high)
     }
 
     /// One that no client has, by the number of its tag.
@@ -108,7 +109,7 @@ impl Fingerprint {
         if prefix.contains('{') {
             return slot_of(self.name(prefix).as_bytes());
         }
-        slot_of_tag(letters(self.client, TAG_LETTERS))
+        slot_of_tag(letters(self.client as u64, TAG_LETTERS))
     }
 
     /// The number of the key's tag.
@@ -131,7 +132,7 @@ pub(crate) fn tag_name(tag: u32) -> String {
     letters(tag.into(), TAG_LETTERS).map(char::from).collect()
 }
 
-fn letters(bits: u128, count: u32) -> impl Iterator<Item = u8> {
+fn letters(bits: u64, count: u32) -> impl Iterator<Item = u8> {
     (0..count).filter_map(move |place| LETTERS.get((bits >> (6 * place)) as usize & 63)).copied()
 }
 

@@ -172,6 +172,11 @@ impl Command<'_> {
         Command { out }
     }
 
+    /// Further words of one.
+    pub(crate) fn further(out: &mut Vec<u8>) -> Command<'_> {
+        Command { out }
+    }
+
     pub(crate) fn word(&mut self, word: impl AsRef<[u8]>) -> &mut Self {
         header(self.out, b'$', word.as_ref().len());
         self.out.extend_from_slice(word.as_ref());
@@ -188,7 +193,7 @@ impl Command<'_> {
     }
 
     /// A number as a word.
-    pub(crate) fn number(&mut self, number: usize) -> &mut Self {
+    pub(crate) fn number(&mut self, number: u64) -> &mut Self {
         let length = number.checked_ilog10().map_or(1, |zeros| zeros as usize + 1);
         self.word_of(length, |out| digits(out, number))
     }
@@ -196,16 +201,21 @@ impl Command<'_> {
 
 fn header(out: &mut Vec<u8>, kind: u8, number: usize) {
     out.push(kind);
-    digits(out, number);
+    digits(out, number as u64);
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes a number, the first digit first, without asking for memory.
-fn digits(out: &mut Vec<u8>, number: usize) {
-    if number >= 10 {
-        digits(out, number / 10);
+/// Writes a number, the first digit first.
+fn digits(out: &mut Vec<u8>, number: u64) {
+    const MOST: usize = 20;
+    let (mut reversed, mut rest, mut count) = ([0; MOST], number, 0);
+    for digit in &mut reversed {
+        (*digit, rest, count) = (b'0' + (rest % 10) as u8, rest / 10, count + 1);
+        if rest == 0 {
+            break;
+        }
     }
-    out.push(b'0' + (number % 10) as u8);
+    out.extend(reversed.iter().take(count).rev());
 }
 
 #[cfg(test)]
@@ -234,6 +244,16 @@ mod tests {
         }
         assert_eq!(replies, [expected, Reply::Error("ERR no".to_owned())]);
         assert!(input.is_empty());
+    }
+
+    #[test]
+    fn numbers_are_written_as_everybody_writes_them() {
+        for number in [0, 1, 9, 10, 99, 100, 12_345_678_901, u64::MAX] {
+            let mut out = Vec::new();
+            Command::further(&mut out).number(number);
+            let digits = number.to_string();
+            assert_eq!(out, format!("${}\r\n{digits}\r\n", digits.len()).into_bytes());
+        }
     }
 
     #[test]
