@@ -1,7 +1,7 @@
 //! One connection, shared by all requests that are in flight: commands go out in the order in which they come, and
 //! replies come back in the same.
 
-use crate::resp::{Reply, take_reply};
+use crate::resp::{Command, Reply, take_reply};
 use crate::stream::Stream;
 use bytes::{Buf, BytesMut};
 use std::collections::VecDeque;
@@ -25,8 +25,14 @@ const MOST_UNWRITTEN: usize = 64 * 1_024;
 /// There is always room to read so many bytes at once.
 const READ_AT_ONCE: usize = 4 * 1_024;
 
-/// So many questions in a row that got no answer mean that the connection is of no use.
+/// Where so many are answered at once, many ask at the same time.
+const MANY: usize = 4;
+
+/// So many questions in a row that got no answer, or none in time, mean that the connection is of no use for now.
 const MOST_FAILURES: u32 = 3;
+
+/// A connection on which answers are late is left alone until one is in time again, but for no longer than this.
+const LONGEST_REST: Duration = Duration::from_millis(100);
 
 /// How often it is looked whose time is up.
 const TICK: Duration = Duration::from_millis(1);
@@ -42,6 +48,8 @@ pub(crate) struct Connection {
     failures: AtomicU32,
     /// Questions whose answer is waited for.
     waiting: AtomicUsize,
+    /// Whether nobody is to ask until an answer is in time again.
+    rests: AtomicBool,
     state: Arc<State>,
     task: JoinHandle<()>,
 }
@@ -90,11 +98,17 @@ impl Connection {
         let (commands, received) = mpsc::channel(MOST_QUEUED);
         let state = Arc::new(State { is_closed: AtomicBool::new(false), lost });
         let task = tokio::spawn(run(stream, received, Closing(Arc::clone(&state))));
-        Connection { commands, failures: AtomicU32::new(0), waiting: AtomicUsize::new(0), state, task }
+        let (failures, waiting, rests) = (AtomicU32::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+        Connection { commands, failures, waiting, rests, state, task }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
         self.state.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Whether it is worth asking.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.is_closed() && !self.rests.load(Ordering::Relaxed)
     }
 
     /// How many wait for a reply.
@@ -115,11 +129,23 @@ impl Connection {
         self.failures.store(0, Ordering::Relaxed);
     }
 
-    /// Gives it up after the third failure in a row.
+    /// Gives it up after the third answer in a row that is none.
     pub(crate) fn failed(&self) {
-        if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= MOST_FAILURES {
+        if self.fails() {
             self.task.abort();
         }
+    }
+
+    /// Lets it rest after the third answer in a row that was late: whoever keeps it may only have been held up for a moment.
+    pub(crate) fn was_late(self: &Arc<Connection>, budget: Duration) {
+        if self.fails() && !self.rests.swap(true, Ordering::Relaxed) {
+            tokio::spawn(recover(Arc::clone(self), budget));
+        }
+    }
+
+    /// Whether that was the third time in a row.
+    fn fails(&self) -> bool {
+        self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= MOST_FAILURES
     }
 }
 
@@ -127,6 +153,23 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// Asks for the time until the answer is within the budget, or gives the connection up.
+async fn recover(connection: Arc<Connection>, budget: Duration) {
+    let end = Instant::now() + LONGEST_REST;
+    loop {
+        let mut bytes = Vec::new();
+        Command::new(&mut bytes, 1).word("TIME");
+        let asked_at = Instant::now();
+        match connection.ask(Commands { bytes, unwanted: 0 }, end).await {
+            Some(Ok(_)) if asked_at.elapsed() <= budget => break,
+            Some(Ok(_)) if Instant::now() < end => {}
+            _ => return connection.task.abort(),
+        }
+    }
+    connection.succeeded();
+    connection.rests.store(false, Ordering::Relaxed);
 }
 
 /// Somebody who waits, also if it gives up.
@@ -188,8 +231,10 @@ async fn run(stream: Stream, mut commands: mpsc::Receiver<Exchange>, _closing: C
             },
             command = commands.recv() => match command {
                 Some(exchange) => {
-                    // Whoever else is about to ask does it first, so that all of it is written at once.
-                    step_back().await;
+                    // Those who have just been answered may be about to ask, too. Then all of it is written at once.
+                    if talk.answered >= MANY {
+                        step_back().await;
+                    }
                     talk.add(exchange, &mut commands);
                 }
                 None => return,
@@ -219,6 +264,8 @@ struct Talk {
     backlog: VecDeque<Exchange>,
     unwritten: BytesMut,
     waiting: VecDeque<Awaited>,
+    /// How many were answered when something was last read.
+    answered: usize,
 }
 
 impl Talk {
@@ -267,7 +314,9 @@ impl Talk {
     }
 
     fn answer(&mut self, unread: &mut BytesMut) -> Result<(), Unasked> {
+        self.answered = 0;
         while let Some(reply) = take_reply(unread).map_err(|_| Unasked)? {
+            self.answered += 1;
             let first = self.waiting.front_mut().ok_or(Unasked)?;
             if first.unwanted > 0 {
                 first.unwanted -= 1;

@@ -57,7 +57,7 @@ impl Map {
 
     /// Whether there is a connection to everybody who keeps a slot.
     pub(crate) fn is_connected(&self) -> bool {
-        !self.keepers.is_empty() && self.keepers.iter().all(|node| node.connection().is_some())
+        !self.keepers.is_empty() && self.keepers.iter().all(|node| node.is_connected())
     }
 
     /// What a cluster says itself, and besides those who keep slots these others. Who was known stays connected.

@@ -83,10 +83,16 @@ impl Node {
         self.trouble.load_full()
     }
 
-    /// The first connection that works: what goes through one of them is written and read together, which is half of the
+    /// The first connection that is worth asking on: what goes through one of them is written and read together, which is half of the
     /// work on both sides.
     pub(crate) fn connection(&self) -> Option<Arc<Connection>> {
-        self.connections.iter().filter_map(ArcSwapOption::load_full).find(|connection| !connection.is_closed())
+        self.connections.iter().filter_map(ArcSwapOption::load_full).find(|connection| connection.is_ready())
+    }
+
+    /// Whether there is a connection, be it that it rests.
+    pub(crate) fn is_connected(&self) -> bool {
+        let is_open = |place: &ArcSwapOption<Connection>| place.load().as_ref().is_some_and(|one| !one.is_closed());
+        self.connections.iter().any(is_open)
     }
 
     /// Asks it before a deadline, unless that would be in vain as far as is known.
@@ -104,16 +110,16 @@ impl Node {
             stats.crowded.add();
             return Err(NoReply::Crowded);
         }
-        let reply = self.exchange(&connection, commands, deadline, stats).await.ok_or(NoReply::Silent)?;
+        let reply = self.exchange(&connection, commands, deadline, (config, stats)).await.ok_or(NoReply::Silent)?;
         Ok((connection, reply))
     }
 
     async fn exchange(
         &self,
-        connection: &Connection,
+        connection: &Arc<Connection>,
         commands: Commands,
         deadline: Instant,
-        stats: &Stats,
+        (config, stats): (&Config, &Stats),
     ) -> Option<Reply> {
         if self.waiting() == 0 && !self.is_doubted() {
             self.heard();
@@ -133,7 +139,7 @@ impl Node {
                 stats.late.add();
                 if !is_ours {
                     self.is_doubted.store(true, Ordering::Relaxed);
-                    connection.failed();
+                    connection.was_late(config.budget);
                 }
                 None
             }
