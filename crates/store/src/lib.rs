@@ -34,9 +34,10 @@
 //!
 //! # When the store fails
 //!
-//! No decision waits for longer than its [budget](Config::budget). A connection that fails three times in a row is given
-//! up, and while there is none nobody waits at all: each rule does what its `on_failure` says, and the verdict says that
-//! it was degraded. New connections are made no more than ten times a second, and used once the store has run every script
+//! No decision waits for longer than its [budget](Config::budget). A connection on which three answers in a row are late is
+//! left alone until one is in time again, and given up after a tenth of a second; one on which what comes is no answer is
+//! given up at once. While there is none nobody waits at all: each rule does what its `on_failure` says, and the verdict
+//! says that it was degraded. New connections are made no more than ten times a second, and used once the store has run every script
 //! that decides within the budget, so that one that only reads, has no memory left or is still loading is not asked. A
 //! request that was given up may still have been counted: then a client gets less, never more. A primary that dies may take with it what its replicas did not hear in time, and so much is then let through again.
 //!

@@ -24,8 +24,9 @@ use tollgate_limit::{Decision, Time};
 /// A Redis or Valkey server, or a cluster of them, in which many hosts count together. Cheap to clone; clones share
 /// everything.
 ///
-/// Every decision waits for it for as long as its [budget](Config::budget) and no longer. A connection that fails three
-/// times in a row is given up; while there is none nobody waits at all, and each rule does what it says for failures.
+/// Every decision waits for it for as long as its [budget](Config::budget) and no longer. After three answers in a row that were
+/// late or none a connection is not asked on, until one is in time or it was made anew; while there is none nobody waits at
+/// all, and each rule does what it says for failures.
 ///
 /// ```no_run
 /// use tollgate_limit::{Limit, Time};
