@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Daemon, command, eventually, pause, read_all};
+use common::{Daemon, allow_files, command, eventually, pause, read_all};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::process::Command;
@@ -91,14 +91,6 @@ fn however_a_connection_ends_it_is_no_longer_counted() {
     drop(says(&b"INFO\r\n".repeat(2000)));
     assert!(eventually(|| open(&daemon) == "0"), "{} are open", open(&daemon));
     drop(idle);
-}
-
-/// Lets this process and those that it starts have so many files open at the same time.
-fn allow_files(files: usize) {
-    let limit = format!("--nofile={files}:");
-    let done = Command::new("prlimit").args(["--pid", &std::process::id().to_string(), &limit]).output();
-    let done = done.unwrap_or_else(|error| panic!("prlimit: {error}; install the package `util-linux`"));
-    assert!(done.status.success(), "{files} open files: {}", String::from_utf8_lossy(&done.stderr));
 }
 
 #[test]

@@ -4,10 +4,9 @@
 
 mod common;
 
-use common::{Daemon, Redis, command, connect, exchange, now, pause, read_all};
+use common::{Daemon, Redis, allow_files, command, connect, exchange, now, pause, read_all};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -137,14 +136,6 @@ fn what_is_marked_so_is_answered_as_by_redis() {
     for case in same {
         assert_eq!(shown(&exchange(redis.address, &case.sent)), shown(&case.replies), "{}", case.line);
     }
-}
-
-/// Lets this process and those that it starts have so many files open at the same time.
-fn allow_files(files: usize) {
-    let limit = format!("--nofile={files}:");
-    let done = Command::new("prlimit").args(["--pid", &std::process::id().to_string(), &limit]).output();
-    let done = done.unwrap_or_else(|error| panic!("prlimit: {error}; install the package `util-linux`"));
-    assert!(done.status.success(), "{files} open files: {}", String::from_utf8_lossy(&done.stderr));
 }
 
 #[test]

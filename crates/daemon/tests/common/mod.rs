@@ -238,6 +238,14 @@ pub(crate) fn command(words: &[&str]) -> Vec<u8> {
     bytes.into_bytes()
 }
 
+/// Lets this process and those that it starts have so many files open at the same time.
+pub(crate) fn allow_files(files: usize) {
+    let limit = format!("--nofile={files}:");
+    let done = Command::new("prlimit").args(["--pid", &std::process::id().to_string(), &limit]).output();
+    let done = done.unwrap_or_else(|error| panic!("prlimit: {error}; install the package `util-linux`"));
+    assert!(done.status.success(), "{files} open files: {}", String::from_utf8_lossy(&done.stderr));
+}
+
 /// One of this machine that nobody uses at present.
 pub(crate) fn free_address() -> SocketAddr {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
