@@ -8,7 +8,6 @@ mod common;
 use common::{Daemon, allow_files, command, eventually, pause, read_all};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::process::Command;
 use std::time::Duration;
 
 /// Numbers in the order in which they are asked for, and what is answered.
