@@ -73,7 +73,7 @@ fn open(daemon: &Daemon) -> String {
 
 #[test]
 fn however_a_connection_ends_it_is_no_longer_counted() {
-    let daemon = Daemon::start(&["--idle-timeout", "1 second"]);
+    let daemon = Daemon::start(&["--idle-timeout", "3 seconds"]);
     let says = |bytes: &[u8]| {
         let mut stream = daemon.connect();
         stream.write_all(bytes).unwrap();
@@ -82,7 +82,8 @@ fn however_a_connection_ends_it_is_no_longer_counted() {
     let (idle, cut) = (says(b""), says(b"*1\r\n$4\r\nPI"));
     let mut served = says(b"PING\r\n");
     served.read_exact(&mut [0; 7]).unwrap();
-    assert_eq!(open(&daemon), "3");
+    // Not all of them are served by the same loop, and another one may not have got to it yet.
+    assert!(eventually(|| open(&daemon) == "3"), "{} are open", open(&daemon));
     drop((cut, served));
     // Said goodbye, made no sense, and went away with replies unread.
     assert_eq!(daemon.ask(b"QUIT\r\n"), "+OK\r\n");
