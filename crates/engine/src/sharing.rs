@@ -348,7 +348,7 @@ impl Keeper {
             }
             let tokens = engine.still_owed(&account, ledger.take_owed(id), hosts, now);
             match account.shared {
-                Shared::Store => ledger.charge(&account, tokens),
+                Shared::Store => engine.charge(&account, tokens, now),
                 _ => charges.push(pay(self.store.clone(), id, debt(&account, tokens), now)),
             }
         }

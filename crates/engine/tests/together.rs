@@ -150,6 +150,25 @@ fn n5_a_host_that_is_cut_off_has_its_share_and_owes_what_it_lets_through() {
 }
 
 #[test]
+fn n5_what_all_have_spent_before_counts_for_the_share_of_a_host_that_is_cut_off() {
+    let engine = engine("{ name: a, key: [user], limits: [100 per hour], shared: store }");
+    engine.ledger().set_hosts(4);
+    assert!(check(&engine, "alice", 40, at(0)).is_allowed());
+    let id = account(&engine);
+    let known = engine.ledger().account(id).unwrap();
+    assert_eq!(engine.ledger().take_untold(id), 40);
+    // The others have spent as much.
+    engine.bring_into_line(id, &known, 80.0, at(0));
+    engine.ledger().set_cut_off(true);
+    let admitted = (0..100).filter(|_| check(&engine, "alice", 1, at(0)).is_allowed()).count();
+    assert_eq!(admitted, 5, "a quarter of what was left");
+    let owed = engine.ledger().take_owed(id);
+    assert_eq!((owed, engine.still_owed(&known, owed, 4, at(0))), (5, 5));
+    // What comes back of the whole comes back of the share: after twelve minutes the others know of 60, and 20 are missing here.
+    assert_eq!(engine.still_owed(&known, owed, 4, at(12 * 60_000)), 5);
+}
+
+#[test]
 fn what_was_let_through_without_a_limit_is_owed_up_to_the_limit() {
     let engine = engine("{ name: a, key: [], limits: [100 per hour], shared: store-exact, on_failure: allow }");
     assert!((0..500).all(|_| check(&engine, "alice", 1, at(0)).is_allowed()));

@@ -112,6 +112,33 @@ async fn n5_hosts_that_are_cut_off_keep_to_their_shares_and_owe_what_they_spent(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn n5_an_outage_brings_no_second_burst_where_hosts_tell_what_they_spend() {
+    let server = Server::start(Kind::Redis, &[]);
+    let start = || Member::start(server.address, rules("100 per hour", "store", "local"));
+    let (one, other) = (start(), start());
+    both_know(&one, &other).await;
+    // Whoever tells hears what the others have told before.
+    assert_eq!(one.admit("alice", 60).await, 60);
+    until("telling all", async || one.tollgate.engine().ledger().accounts() == 0).await;
+    let mut admitted = 60 + other.admit("alice", 1).await;
+    until("hearing of it", async || other.look("alice").await.remaining().is_some_and(|left| left < 50)).await;
+    server.signal("STOP");
+    until("being cut off", async || one.is_cut_off() && other.is_cut_off()).await;
+    admitted += one.admit("alice", 100).await + other.admit("alice", 100).await;
+    assert!((98..=101).contains(&admitted), "{admitted} of 100");
+    server.signal("CONT");
+    both_know(&one, &other).await;
+    until("a refusal of both", async || {
+        let said = [one.ask("alice").await, other.ask("alice").await];
+        admitted += said.iter().filter(|verdict| verdict.is_allowed()).count() as u64;
+        said.iter().all(|verdict| !verdict.is_allowed() && !verdict.is_degraded())
+    })
+    .await;
+    // And the error budget, which is five of a hundred, while each tells the other.
+    assert!(admitted <= 106, "{admitted} of 100");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn n4_what_was_let_through_without_limit_is_owed_but_nobody_is_locked_out_for_long() {
     for mode in MODES {
         let mut server = Server::start(Kind::Redis, &[]);

@@ -45,9 +45,11 @@ impl Way {
             Shared::Store if !books.ledger.is_cut_off() => Way::Here,
             Shared::StoreLease if !check.is_degraded => {
                 let hand = in_hand(check, bucket(limit, check), books, (doing, now));
-                lent(check, hand, rules, (limit, amount), books, can_ask)
+                lent(check, hand, rules, (limit, amount), books, (can_ask, now))
             }
-            Shared::Store | Shared::StoreExact | Shared::StoreLease => unasked(check, rules, (limit, amount), books),
+            Shared::Store | Shared::StoreExact | Shared::StoreLease => {
+                unasked(check, rules, (limit, amount), books, now)
+            }
         }
     }
 }
@@ -71,7 +73,7 @@ fn lent(
     rules: &Rules,
     (limit, amount): (&CompiledLimit, &Limit),
     books: &Books,
-    can_ask: bool,
+    (can_ask, now): (bool, Time),
 ) -> Way {
     match hand {
         Hand::Enough(decision) | Hand::Refused(decision) => {
@@ -80,20 +82,30 @@ fn lent(
         }
         // What was seen before it was gone is not to be given back.
         Hand::Empty if can_ask => (check.is_open, check.decision.granted) = (true, 0),
-        Hand::Empty => return unasked(check, rules, (limit, amount), books),
+        Hand::Empty => return unasked(check, rules, (limit, amount), books, now),
     }
     Way::Settled
 }
 
 /// What is answered for a limit that is kept elsewhere and was not asked.
 #[cold]
-fn unasked(check: &mut Checked, rules: &Rules, (limit, amount): (&CompiledLimit, &Limit), books: &Books) -> Way {
+fn unasked(
+    check: &mut Checked,
+    rules: &Rules,
+    (limit, amount): (&CompiledLimit, &Limit),
+    books: &Books,
+    now: Time,
+) -> Way {
     check.is_degraded = true;
     check.decision.limit = amount.most();
     match rule(rules, check).map_or(OnFailure::Local, |rule| rule.on_failure) {
         OnFailure::Local => {
-            let (bucket, share) = instead(bucket(limit, check), amount, books.ledger.hosts());
-            return Way::Instead(bucket, share);
+            let own = bucket(limit, check);
+            let (stand_in, share) = instead(own, amount, books.ledger.hosts());
+            if check.shared == Shared::Store {
+                begin_share(entry(limit, check), (own, amount), (stand_in, &share), books, now);
+            }
+            return Way::Instead(stand_in, share);
         }
         OnFailure::Allow => (check.decision.outcome, check.decision.remaining) = (Outcome::Allowed, amount.most()),
         OnFailure::Refuse => check.decision.outcome = Outcome::Refused(Retry::After(Duration::from_secs(1))),
@@ -105,6 +117,27 @@ fn unasked(check: &mut Checked, rules: &Rules, (limit, amount): (&CompiledLimit,
 pub(crate) fn instead((limit_id, client): Bucket, amount: &Limit, hosts: u64) -> (Bucket, Limit) {
     const APART: u64 = 0x7c15_9e37_79b9_7f4a;
     ((limit_id ^ hosts.wrapping_mul(APART), client), amount.share(hosts))
+}
+
+/// Sees to it that a share begins with as much missing as is of the whole: what all have spent before counts for it, too. Once
+/// something is owed it has begun.
+fn begin_share(
+    entry: Entry,
+    (own, amount): (Bucket, &Limit),
+    (stand_in, share): (Bucket, &Limit),
+    books: &Books,
+    now: Time,
+) {
+    if !books.ledger.find(entry).is_some_and(|id| books.ledger.is_owing(id)) {
+        let missing = missing(own, amount, books, now) as f64 / books.ledger.hosts() as f64;
+        let _ = books.table.bring_into_line(&stand_in, share, missing, now);
+    }
+}
+
+/// How many tokens a bucket of this host lacks to full.
+fn missing(bucket: Bucket, limit: &Limit, books: &Books, now: Time) -> u64 {
+    let state = books.table.decide(&bucket, limit, Op::Peek(0), now);
+    state.limit.saturating_sub(state.remaining).saturating_add(state.debt)
 }
 
 /// For whoever talks to the others.
@@ -128,10 +161,24 @@ impl Engine {
         if !account.counts_here {
             return owed.min(most);
         }
-        let (bucket, share) = instead(account.bucket(), &account.limit, hosts);
-        let state = self.books.table.decide(&bucket, &share, Op::Peek(0), now);
-        let missing = state.limit.saturating_sub(state.remaining).saturating_add(state.debt);
-        owed.min(missing).min(most)
+        let (stand_in, share) = instead(account.bucket(), &account.limit, hosts);
+        let of_share = missing(stand_in, &share, &self.books, now);
+        // A share of what was told before is missing there, and known already.
+        let known = match account.shared {
+            Shared::Store => missing(account.bucket(), &account.limit, &self.books, now) / hosts.max(1),
+            _ => 0,
+        };
+        owed.min(of_share.saturating_sub(known)).min(most)
+    }
+}
+
+/// For whoever talks to the others about what hosts decide by themselves.
+#[cfg(feature = "redis")]
+impl Engine {
+    /// Counts what was spent while nobody could be told, here and for the others.
+    pub(crate) fn charge(&self, account: &Account, tokens: u64, now: Time) {
+        let _ = self.books.table.decide(&account.bucket(), &account.limit, Op::Charge(tokens), now);
+        self.books.ledger.charge(account, tokens);
     }
 }
 
