@@ -134,8 +134,10 @@ async fn n5_an_outage_brings_no_second_burst_where_hosts_tell_what_they_spend() 
         said.iter().all(|verdict| !verdict.is_allowed() && !verdict.is_degraded())
     })
     .await;
-    // And the error budget, which is five of a hundred, while each tells the other.
-    assert!(admitted <= 106, "{admitted} of 100");
+    // While each tells the other, they are over by no more than ever: half of half of the twenty that were left before one has
+    // heard of the other, and the error budget of five.
+    println!("{admitted} of 100");
+    assert!(admitted <= 100 + 5 + 5 + 1, "{admitted} of 100");
 }
 
 #[tokio::test(flavor = "multi_thread")]
