@@ -7,28 +7,30 @@
 //! Invariant: what was spent is either in an account's `tokens` or `owed`, or has been taken out by [`Ledger::take_untold`] or
 //! [`Ledger::take_owed`] by whoever tells it. Nothing is in both, so nothing is told twice.
 
+mod account;
+mod marks;
 mod purse;
+mod slot;
+mod telling;
 
-use purse::{Era, Purse};
+pub(crate) use account::Entry;
+pub use account::{Account, AccountId};
+pub(crate) use slot::Hand;
+pub use slot::Loan;
+
+use account::{CLOSING, FREE};
+use marks::{Marks, WORD};
+use slot::Slot;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
-use tollgate_limit::{Decision, Limit, Outcome, Retry, Time};
-use tollgate_rules::model::{ErrorBudget, Shared};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError};
+use tollgate_limit::{Decision, Time};
 
 /// Accounts that a bucket can be in. If all of them are taken by others, it is in none.
 const WAYS: usize = 8;
 
-/// The tag of an account that nobody has, and of one that is being closed.
-const FREE: u64 = 0;
-const CLOSING: u64 = u64::MAX;
-
 /// How often an account is opened anew that was closed in the same moment, before the tokens count as lost.
 const TRIES: usize = 4;
-
-/// Marks are kept so many together.
-const WORD: usize = u64::BITS as usize;
 
 /// The accounts of a host.
 pub struct Ledger {
@@ -39,120 +41,6 @@ pub struct Ledger {
     is_cut_off: AtomicBool,
     hosts: AtomicU64,
     unrecorded: AtomicU64,
-}
-
-/// Which bucket an account is of.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Account {
-    /// The limit, the same on every host.
-    pub limit_id: u64,
-    /// The client's key, [encoded](tollgate_rules::identity::Key::encode).
-    pub client: Box<[u8]>,
-    /// How much is allowed.
-    pub limit: Limit,
-    /// How hosts count together.
-    pub shared: Shared,
-    /// What all of them may hide.
-    pub error_budget: ErrorBudget,
-    /// Whether this host counts its share while the others cannot be reached.
-    pub(crate) counts_here: bool,
-    /// The client's fingerprint on this host.
-    pub(crate) fingerprint: u64,
-}
-
-impl Account {
-    /// Where this host counts it.
-    pub fn bucket(&self) -> (u64, u64) {
-        (self.limit_id, self.fingerprint)
-    }
-
-    /// What it is found by.
-    pub(crate) fn entry(&self) -> Entry {
-        Entry::new(self.bucket(), self.shared)
-    }
-}
-
-/// What an account is found by: a bucket, and how it is shared. When a rule says otherwise from now on, what is in the account
-/// of before is still told, or given back, as it was meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry(u64);
-
-impl Entry {
-    #[inline]
-    pub(crate) fn new((limit_id, fingerprint): (u64, u64), shared: Shared) -> Entry {
-        let mode: u64 = match shared {
-            Shared::Local | Shared::Cluster | Shared::Store => 0,
-            Shared::StoreExact => 0x9e37_79b9,
-            Shared::StoreLease => 0x7f4a_7c15,
-        };
-        // Evenly distributed, since nobody outside knows the fingerprint.
-        let mixed = (fingerprint ^ limit_id.rotate_left(32) ^ mode).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Entry((mixed ^ mixed >> 32 ^ limit_id).clamp(FREE + 1, CLOSING - 1))
-    }
-}
-
-/// An account's number, and whose it was when that was found out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct AccountId {
-    index: u32,
-    era: Era,
-    tag: u64,
-}
-
-/// Tokens that were taken elsewhere in advance, to be spent here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Loan {
-    /// How many.
-    pub tokens: u64,
-    /// Until when they can be spent.
-    pub until: Time,
-    /// What is left where they come from.
-    pub left: u64,
-    /// When that will be full again.
-    pub full_at: Time,
-}
-
-/// What is known about a cost without asking anybody.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Hand {
-    /// There are tokens for it in hand.
-    Enough(Decision),
-    /// There are none to be had before a while.
-    Refused(Decision),
-    /// Nothing: somebody has to be asked.
-    Empty,
-}
-
-impl Hand {
-    /// The same for somebody who found that there were too few after all.
-    fn without_hand(self) -> Hand {
-        match self {
-            Hand::Enough(_) => Hand::Empty,
-            other => other,
-        }
-    }
-}
-
-/// One account. Padded, so that no two of them are in the same line of a cache.
-#[derive(Default)]
-#[repr(align(128))]
-struct Slot {
-    tag: AtomicU64,
-    /// What was spent and nobody was told yet; of tokens taken in advance, those that are left.
-    tokens: Purse,
-    /// From how many on somebody is called: spent ones, or as few left.
-    threshold: AtomicI64,
-    /// Tokens wanted since somebody last looked.
-    wanted: AtomicU64,
-    /// What was spent while nobody could be told.
-    owed: Purse,
-    /// Until when the tokens in hand can be spent.
-    until: AtomicU64,
-    /// Until when it is known that there are no more.
-    refused_until: AtomicU64,
-    left: AtomicU64,
-    full_at: AtomicU64,
-    account: Mutex<Option<Arc<Account>>>,
 }
 
 impl Ledger {
@@ -386,206 +274,6 @@ impl Ledger {
     fn slot(&self, id: AccountId) -> Option<&Slot> {
         let slot = self.accounts.get(id.index as usize)?;
         (slot.tag.load(Ordering::Acquire) == id.tag).then_some(slot)
-    }
-}
-
-/// For whoever talks to the others. There is to be only one of those, who alone closes accounts.
-impl Ledger {
-    /// The accounts that somebody should look at soon.
-    pub fn take_urgent(&self) -> Vec<AccountId> {
-        self.taken(&self.urgent)
-    }
-
-    /// The accounts that were used since this was last asked.
-    pub fn take_touched(&self) -> Vec<AccountId> {
-        self.taken(&self.touched)
-    }
-
-    fn taken(&self, marks: &Marks) -> Vec<AccountId> {
-        marks.take().filter_map(|index| self.id(index)).collect()
-    }
-
-    /// Which bucket it is of.
-    pub fn account(&self, id: AccountId) -> Option<Arc<Account>> {
-        self.slot(id)?.account.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// What was spent and nobody knows, which the caller takes it upon itself to tell.
-    pub fn take_untold(&self, id: AccountId) -> i64 {
-        self.slot(id).map_or(0, |slot| slot.tokens.empty(id.era))
-    }
-
-    /// What was spent while nobody could be told, which the caller takes it upon itself to tell.
-    pub fn take_owed(&self, id: AccountId) -> u64 {
-        self.slot(id).map_or(0, |slot| slot.owed.empty(id.era).max(0).unsigned_abs())
-    }
-
-    /// Whether there is anything that was spent while nobody could be told.
-    pub fn is_owing(&self, id: AccountId) -> bool {
-        self.slot(id).is_some_and(|slot| slot.owed.tokens(id.era).is_some_and(|owed| owed > 0))
-    }
-
-    /// Says that what was taken to be told could not be.
-    pub fn owe_again(&self, id: AccountId, tokens: u64) {
-        if !self.add_owed(id, tokens) {
-            self.unrecorded.fetch_add(tokens, Ordering::Relaxed);
-        }
-    }
-
-    /// Says that an account that was used could not be looked at yet: somebody is about to open it.
-    pub fn look_again(&self, id: AccountId) {
-        self.touched.set(id.index);
-    }
-
-    /// What was spent since, or is left in hand.
-    pub fn tokens(&self, id: AccountId) -> i64 {
-        self.slot(id).and_then(|slot| slot.tokens.tokens(id.era)).unwrap_or(0)
-    }
-
-    /// Until when what is in hand can be spent.
-    pub fn lapses_at(&self, id: AccountId) -> Time {
-        self.slot(id).map_or(Time::ZERO, |slot| Time::from_nanos(slot.until.load(Ordering::Relaxed)))
-    }
-
-    /// Calls when so many tokens are in hand, or fewer.
-    pub fn call_when_left(&self, id: AccountId, tokens: u64) {
-        self.set_threshold(id, tokens);
-    }
-
-    /// Calls when so many tokens were spent and not told: at once, if they were already.
-    pub fn call_when_spent(&self, id: AccountId, tokens: u64) {
-        let threshold = self.set_threshold(id, tokens);
-        // Whoever has spent them before did not know of it.
-        if threshold.is_some_and(|threshold| self.tokens(id) >= threshold) {
-            self.call(id.index);
-        }
-    }
-
-    fn set_threshold(&self, id: AccountId, tokens: u64) -> Option<i64> {
-        let tokens = i64::try_from(tokens).unwrap_or(i64::MAX);
-        self.slot(id)?.threshold.swap(tokens, Ordering::SeqCst);
-        Some(tokens)
-    }
-
-    /// Tokens that were wanted since this was last asked, in hand or not.
-    pub fn take_wanted(&self, id: AccountId) -> u64 {
-        self.slot(id).map_or(0, |slot| slot.wanted.swap(0, Ordering::Relaxed))
-    }
-
-    /// Puts tokens into the hand. What was there stays, unless its time has run out.
-    pub fn lend(&self, id: AccountId, loan: Loan, now: Time) {
-        let Some(slot) = self.slot(id) else { return };
-        let tokens = i64::try_from(loan.tokens).unwrap_or(i64::MAX);
-        let has_lapsed = !slot.is_lent(now);
-        let _ =
-            slot.tokens.change(id.era, |before| Some(if has_lapsed { tokens } else { before.saturating_add(tokens) }));
-        slot.left.store(loan.left, Ordering::Relaxed);
-        slot.full_at.store(loan.full_at.as_nanos(), Ordering::Relaxed);
-        slot.refused_until.store(0, Ordering::Relaxed);
-        slot.until.store(loan.until.as_nanos(), Ordering::Release);
-    }
-
-    /// Says that there are no tokens to be had until then, so that nobody need ask.
-    pub fn refuse(&self, id: AccountId, until: Time, full_at: Time) {
-        if let Some(slot) = self.slot(id) {
-            slot.full_at.store(full_at.as_nanos(), Ordering::Relaxed);
-            slot.refused_until.store(until.as_nanos(), Ordering::Relaxed);
-        }
-    }
-
-    /// Takes everything out of the hand. Says how much of it could still have been spent.
-    pub fn take_back(&self, id: AccountId, now: Time) -> u64 {
-        let Some(slot) = self.slot(id) else { return 0 };
-        let until = Time::from_nanos(slot.until.swap(0, Ordering::AcqRel));
-        let tokens = slot.tokens.empty(id.era);
-        if until > now { tokens.max(0).unsigned_abs() } else { 0 }
-    }
-
-    /// Closes an account in which nothing is. Says whether it did.
-    pub fn close(&self, id: AccountId) -> bool {
-        let Some(slot) = self.slot(id) else { return true };
-        if slot.owed.tokens(id.era) != Some(0) {
-            return false;
-        }
-        slot.tag.store(CLOSING, Ordering::Release);
-        if !slot.owed.end(id.era) || !slot.tokens.end(id.era) {
-            // Nobody knows of the era to come, so nothing can be in it.
-            slot.owed.resume(id.era);
-            slot.tag.store(id.tag, Ordering::Release);
-            return false;
-        }
-        slot.clear();
-        slot.tag.store(FREE, Ordering::Release);
-        true
-    }
-}
-
-impl Slot {
-    /// Whether what is in hand can still be spent.
-    fn is_lent(&self, now: Time) -> bool {
-        Time::from_nanos(self.until.load(Ordering::Relaxed)) > now
-    }
-
-    fn clear(&self) {
-        *self.account.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        for number in [&self.wanted, &self.until, &self.refused_until, &self.left, &self.full_at] {
-            number.store(0, Ordering::Relaxed);
-        }
-        self.threshold.store(0, Ordering::Relaxed);
-    }
-
-    /// What a client is told who has, or could have, so many of the tokens in hand: what others have spent meanwhile is not in it.
-    fn describe(&self, tokens: i64, granted: u64, now: Time) -> Decision {
-        let remaining = tokens.max(0).unsigned_abs().saturating_add(self.left.load(Ordering::Relaxed));
-        Decision {
-            outcome: Outcome::Allowed,
-            granted,
-            limit: 0,
-            remaining,
-            debt: 0,
-            reset_after: self.reset_after(now),
-        }
-    }
-
-    fn refuse(&self, until: Time, now: Time) -> Decision {
-        Decision {
-            outcome: Outcome::Refused(Retry::After(until.since(now))),
-            granted: 0,
-            limit: 0,
-            remaining: 0,
-            debt: 0,
-            reset_after: self.reset_after(now),
-        }
-    }
-
-    fn reset_after(&self, now: Time) -> Duration {
-        Time::from_nanos(self.full_at.load(Ordering::Relaxed)).since(now)
-    }
-}
-
-/// A bit for every account.
-struct Marks(Box<[AtomicU64]>);
-
-impl Marks {
-    fn new(count: usize) -> Marks {
-        Marks((0..count / WORD).map(|_| AtomicU64::new(0)).collect())
-    }
-
-    /// Says whether it was not set before.
-    fn set(&self, index: u32) -> bool {
-        let Some(word) = self.0.get(index as usize / WORD) else { return false };
-        let bit = 1 << (index as usize % WORD);
-        word.fetch_or(bit, Ordering::AcqRel) & bit == 0
-    }
-
-    /// Those that were set, which then are no longer.
-    fn take(&self) -> impl Iterator<Item = u32> {
-        self.0.iter().zip(0_u32..).flat_map(|(word, number)| {
-            // To look is cheaper than to write.
-            let bits = if word.load(Ordering::Relaxed) == 0 { 0 } else { word.swap(0, Ordering::AcqRel) };
-            let length = if bits == 0 { 0 } else { u64::BITS };
-            (0..length).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| number * u64::BITS + bit)
-        })
     }
 }
 

@@ -1,6 +1,9 @@
 use super::*;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicI64, AtomicUsize};
 use std::thread;
+use std::time::Duration;
+use tollgate_limit::Limit;
+use tollgate_rules::model::{ErrorBudget, Shared};
 
 fn account(fingerprint: u64) -> Account {
     Account {
