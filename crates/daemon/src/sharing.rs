@@ -83,9 +83,9 @@ impl StoreWatch {
     fn found(&mut self, store: &Store, after: Duration) {
         let address = &store.config().address;
         if self.is_told {
-            info!(store = ?address, ?after, "the store is back; limits are shared again");
+            info!(store = %address, ?after, "the store is back; limits are shared again");
         } else if !self.was_there {
-            info!(store = ?address, "limits are shared through the store");
+            info!(store = %address, "limits are shared through the store");
         }
         *self = StoreWatch { lost_at: None, is_told: false, was_there: true };
     }
@@ -98,7 +98,7 @@ impl StoreWatch {
             None => return,
         };
         let address = &store.config().address;
-        warn!(store = ?address, "{why}; until it is back, rules that are shared do what their `on_failure` says");
+        warn!(store = %address, "{why}; until it is back, rules that are shared do what their `on_failure` says");
         self.is_told = true;
     }
 }

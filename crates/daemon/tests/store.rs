@@ -37,11 +37,15 @@ struct Fleet {
 
 impl Fleet {
     fn start(count: usize) -> Fleet {
+        Fleet::with_rules(RULES, count)
+    }
+
+    fn with_rules(rules: &str, count: usize) -> Fleet {
         let (redis, folder) = (Redis::start(), Folder::new());
-        let rules = folder.path().join("rules.yaml");
-        std::fs::write(&rules, RULES).unwrap();
+        let path = folder.path().join("rules.yaml");
+        std::fs::write(&path, rules).unwrap();
         let store = format!("redis://{}", redis.address);
-        let arguments = ["--rules", rules.to_str().unwrap(), "--store", &store];
+        let arguments = ["--rules", path.to_str().unwrap(), "--store", &store];
         // A busy machine takes its time, and what is tested here is not how much.
         let patient = [&arguments[..], &["--store-budget", "1 second"]].concat();
         let daemons = (0..count).map(|_| Daemon::start_logging(&patient, &[])).collect();
@@ -90,6 +94,18 @@ fn daemons_admit_one_limit_together_whatever_protocol_they_are_asked_by() {
     // Both together may hide 30, and what is spent while that is being told.
     assert!((600..=690).contains(&told), "{told} of 600");
     assert_eq!(admitted(&mut clients, "local", 180), 120, "what is not shared is counted by each");
+}
+
+#[test]
+fn what_the_page_about_sharing_says_to_try_works() {
+    let page = include_str!("../../../docs/sharing.md").split("## Two daemons, one limit").nth(1).unwrap();
+    let block = |kind: &str, number| page.split(kind).nth(number).and_then(|rest| rest.split("```").next()).unwrap();
+    let fleet = Fleet::with_rules(block("```yaml\n", 1), 2);
+    let [one, other] = [0, 1].map(|number: usize| fleet.daemons[number].address.port().to_string());
+    let (command, answer) = block("```sh\n", 2).trim_end().split_once("\n# ").unwrap();
+    let command = command.replace("6380", &one).replace("6381", &other);
+    let printed = Command::new("bash").args(["-c", &command]).output().unwrap().stdout;
+    assert_eq!(String::from_utf8(printed).unwrap().trim_end(), answer);
 }
 
 #[test]
@@ -282,7 +298,7 @@ fn without_the_store_rules_do_what_they_say_and_say_so() {
     // Which of these a killed server leaves behind depends on what was on its way.
     let causes = ["Connection reset by peer", "Broken pipe", "Connection refused", "closed the connection"];
     assert!(causes.iter().any(|cause| log.contains(&format!("the store cannot be reached: {cause}"))), "{log}");
-    assert!(log.contains("after="), "{log}");
+    assert!(log.contains("after=") && log.contains(&format!("store={}", fleet.redis.address)), "{log}");
 }
 
 /// What `tollgate top` shows.

@@ -119,6 +119,17 @@ pub enum Address {
     Cluster(Vec<String>),
 }
 
+/// As it stands in logs. Nothing in it is secret.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Server(server) => f.write_str(server),
+            Address::Sentinels { sentinels, name } => write!(f, "{name} by sentinels {}", sentinels.join(", ")),
+            Address::Cluster(nodes) => write!(f, "cluster of {}", nodes.join(", ")),
+        }
+    }
+}
+
 impl From<&str> for Address {
     fn from(address: &str) -> Address {
         Address::Server(address.to_owned())
