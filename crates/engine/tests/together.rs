@@ -169,6 +169,40 @@ fn n5_what_all_have_spent_before_counts_for_the_share_of_a_host_that_is_cut_off(
 }
 
 #[test]
+fn n5_clients_that_there_is_no_account_for_have_their_share_and_no_more() {
+    let rules = "namespace: n\nrules: [{ name: a, key: [user], limits: [10 per hour], shared: store }]";
+    // Nobody ever closes accounts where there is no store.
+    let engine = Engine::new(RuleSet::parse(&[Source::new("rules", rules)]).unwrap(), at(0));
+    assert!(engine.ledger().is_cut_off());
+    for user in 0..1_000_u64 {
+        let admitted = (0..20).filter(|_| check(&engine, &user.to_string(), 1, at(user)).is_allowed()).count();
+        assert_eq!(admitted, 10, "user {user}");
+    }
+    assert!(engine.ledger().unrecorded() > 5_000, "{}", engine.ledger().unrecorded());
+}
+
+#[test]
+fn n5_a_second_outage_begins_where_the_first_has_ended() {
+    let engine = engine("{ name: a, key: [user], limits: [100 per hour], shared: store }");
+    engine.ledger().set_hosts(4);
+    let take_all = || (0..100).filter(|_| check(&engine, "alice", 1, at(0)).is_allowed()).count();
+    engine.ledger().set_cut_off(true);
+    assert_eq!(take_all(), 25);
+    // Each of the four has spent its share and tells it.
+    engine.ledger().set_cut_off(false);
+    let id = account(&engine);
+    let (owed, known) = (engine.ledger().take_owed(id), engine.ledger().account(id).unwrap());
+    assert_eq!(engine.still_owed(&known, owed, 4, at(0)), 25);
+    engine.bring_into_line(id, &known, 100.0, at(0));
+    assert_eq!(take_all(), 0);
+    engine.ledger().set_cut_off(true);
+    assert_eq!(take_all(), 0);
+    // Somebody has given back, or the limit has been reset: what this host has spent of its share counts all the same.
+    engine.bring_into_line(id, &known, 40.0, at(0));
+    assert_eq!(take_all(), 0);
+}
+
+#[test]
 fn what_was_let_through_without_a_limit_is_owed_up_to_the_limit() {
     let engine = engine("{ name: a, key: [], limits: [100 per hour], shared: store-exact, on_failure: allow }");
     assert!((0..500).all(|_| check(&engine, "alice", 1, at(0)).is_allowed()));

@@ -250,8 +250,7 @@ impl Ask for PutBack {
 
     fn ask<A: Algorithm>(self, algorithm: &A, state: &mut A::State, now: Time) -> Decision {
         let before = Op::Peek(0).ask(algorithm, state, now);
-        let missing = before.limit.saturating_sub(before.remaining).saturating_add(before.debt);
-        let granted = self.0.min(missing);
+        let granted = self.0.min(before.missing());
         Decision { granted, ..Op::Refund(self.0).ask(algorithm, state, now) }
     }
 
@@ -326,6 +325,36 @@ impl Ask for Lack {
 
     fn is_reset(self) -> bool {
         true
+    }
+
+    fn moved(self) -> Decision {
+        Op::Reset.moved()
+    }
+}
+
+/// Makes at least so many tokens missing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LackAtLeast(pub(crate) f64);
+
+impl Ask for LackAtLeast {
+    type Answer = Decision;
+
+    fn ask<A: Algorithm>(self, algorithm: &A, state: &mut A::State, now: Time) -> Decision {
+        let before = Op::Peek(0).ask(algorithm, state, now);
+        if is_too_late(now) {
+            return before;
+        }
+        let mut lacking = algorithm.lacking(self.0, now);
+        let after = Op::Peek(0).ask(algorithm, &mut lacking, now);
+        if (after.missing(), after.reset_after) <= (before.missing(), before.reset_after) {
+            return before;
+        }
+        *state = lacking;
+        after
+    }
+
+    fn is_reset(self) -> bool {
+        false
     }
 
     fn moved(self) -> Decision {

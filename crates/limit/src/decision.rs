@@ -68,6 +68,12 @@ impl Decision {
         !matches!(self.outcome, Outcome::Refused(_))
     }
 
+    /// Tokens that are missing to a full limit, after this decision; those that are owed are among them.
+    #[inline]
+    pub fn missing(&self) -> u64 {
+        self.limit.saturating_sub(self.remaining).saturating_add(self.debt)
+    }
+
     /// How long to wait before going ahead; zero for everyone who need not, and for whoever was refused.
     pub fn wait(&self) -> Duration {
         match self.outcome {

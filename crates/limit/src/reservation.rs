@@ -98,7 +98,7 @@ impl Refunds {
         let unserved = cancel(Cancel(Booking {
             cost: tokens.min(reservation.cost()),
             made_at: reservation.made_at,
-            used: decision.limit.saturating_sub(decision.remaining).saturating_add(decision.debt),
+            used: decision.missing(),
             full_at: reservation.made_at + decision.reset_after,
             moved_ahead: given_back.wrapping_sub(reservation.refunds),
         }));

@@ -7,7 +7,7 @@ mod wide;
 
 use crate::algorithm::sliding_window::SlidingWindow;
 use crate::algorithm::token_bucket::PlainBucket;
-use crate::algorithm::{Allow, Ask, Change, Hold, Lack, Op, PutBack, TakeOut};
+use crate::algorithm::{Allow, Ask, Change, Hold, Lack, LackAtLeast, Op, PutBack, TakeOut};
 use crate::decision::Decision;
 use crate::limit::{Limit, Shape, Transition};
 use crate::pace::is_too_late;
@@ -268,13 +268,30 @@ impl Table {
         self.ask(self.hash(key), limit, Lack(missing), now)
     }
 
+    /// Makes at least so many tokens of a client's missing to full, also parts of them. If more are, nothing changes.
+    ///
+    /// ```
+    /// use std::hash::RandomState;
+    /// use tollgate_limit::{Capacity, Limit, Op, Table, Time};
+    ///
+    /// let table = Table::new(Capacity::Keys(10_000), &RandomState::new());
+    /// let limit = Limit::token_bucket("10 per second".parse()?);
+    /// assert_eq!(table.hold_to("alice", &limit, 4.0, Time::ZERO).remaining, 6);
+    /// assert_eq!(table.decide("alice", &limit, Op::Take(2), Time::ZERO).remaining, 4);
+    /// assert_eq!(table.hold_to("alice", &limit, 4.0, Time::ZERO).remaining, 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn hold_to<K: Hash + ?Sized>(&self, key: &K, limit: &Limit, missing: f64, now: Time) -> Decision {
+        self.ask(self.hash(key), limit, LackAtLeast(missing), now)
+    }
+
     /// Takes what a client has spent of one limit over to another, under which it has another key. Nothing is taken
     /// over twice, and more than the new limit ever holds is forgiven, so that nobody is locked out for long.
     ///
     /// Costs hardly more than a glance where there is nothing to take over.
     pub fn carry_over<K: Hash + ?Sized>(&self, from: (&K, &Limit), to: (&K, &Limit), now: Time) {
         let (hash, new_hash) = (self.hash(from.0), self.hash(to.0));
-        if is_too_late(now) || spent(&self.ask(hash, from.1, Op::Peek(0), now)) == 0 {
+        if is_too_late(now) || self.ask(hash, from.1, Op::Peek(0), now).missing() == 0 {
             return;
         }
         // What was booked before cannot be given back any more. It also makes the others wait who want to carry
@@ -282,10 +299,10 @@ impl Table {
         self.refunds(hash).end_era(|| {
             // First the new one pays, then the old one is cleared: nobody sees less than was spent. Requests that
             // still ask the old limit may have added to it in between.
-            let before = spent(&self.ask(hash, from.1, Op::Peek(0), now));
+            let before = self.ask(hash, from.1, Op::Peek(0), now).missing();
             let most = to.1.most();
             let _ = self.ask(new_hash, to.1, Op::Charge(before.min(most)), now);
-            let cleared = spent(&self.ask(hash, from.1, TakeOut, now));
+            let cleared = self.ask(hash, from.1, TakeOut, now).missing();
             let op = if cleared >= before {
                 Op::Charge((cleared - before).min(most))
             } else {
@@ -513,11 +530,6 @@ impl Table {
     fn neighbours(&self, index: usize) -> impl Iterator<Item = &Line> {
         (1..GROUP).map(move |distance| self.line(index ^ distance))
     }
-}
-
-/// Tokens that are missing to a full limit.
-fn spent(decision: &Decision) -> u64 {
-    decision.limit.saturating_sub(decision.remaining).saturating_add(decision.debt)
 }
 
 impl fmt::Debug for Table {

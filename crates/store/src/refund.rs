@@ -81,6 +81,5 @@ impl Refund {
 /// How many tokens a state lacks to full.
 fn missing(ask: &Ask, kept: Kept, now: Time) -> u64 {
     let looked = Asked { cost: 0, max_wait: None, fits: true, is_taken: false };
-    let decision = ask.limit.decide_kept(kept, looked, now);
-    decision.limit.saturating_sub(decision.remaining).saturating_add(decision.debt)
+    ask.limit.decide_kept(kept, looked, now).missing()
 }

@@ -42,7 +42,11 @@ impl Way {
     ) -> Way {
         match check.shared {
             Shared::Local | Shared::Cluster => Way::Here,
-            Shared::Store if !books.ledger.is_cut_off() => Way::Here,
+            Shared::Store if !books.ledger.is_cut_off() => {
+                // Be it that it was looked at while they could not be reached.
+                check.is_degraded = false;
+                Way::Here
+            }
             Shared::StoreLease if !check.is_degraded => {
                 let hand = in_hand(check, bucket(limit, check), books, (doing, now));
                 lent(check, hand, rules, (limit, amount), books, (can_ask, now))
@@ -103,7 +107,7 @@ fn unasked(
             let own = bucket(limit, check);
             let (stand_in, share) = instead(own, amount, books.ledger.hosts());
             if check.shared == Shared::Store {
-                begin_share(entry(limit, check), (own, amount), (stand_in, &share), books, now);
+                hold_share((own, amount), (stand_in, &share), books, now);
             }
             return Way::Instead(stand_in, share);
         }
@@ -119,25 +123,16 @@ pub(crate) fn instead((limit_id, client): Bucket, amount: &Limit, hosts: u64) ->
     ((limit_id ^ hosts.wrapping_mul(APART), client), amount.share(hosts))
 }
 
-/// Sees to it that a share begins with as much missing as is of the whole: what all have spent before counts for it, too. Once
-/// something is owed it has begun.
-fn begin_share(
-    entry: Entry,
-    (own, amount): (Bucket, &Limit),
-    (stand_in, share): (Bucket, &Limit),
-    books: &Books,
-    now: Time,
-) {
-    if !books.ledger.find(entry).is_some_and(|id| books.ledger.is_owing(id)) {
-        let missing = missing(own, amount, books, now) as f64 / books.ledger.hosts() as f64;
-        let _ = books.table.bring_into_line(&stand_in, share, missing, now);
-    }
+/// Sees to it that of a share at least its part of what all have spent before is missing. Both come back equally fast, so that
+/// this changes nothing once the share has begun.
+fn hold_share((own, amount): (Bucket, &Limit), (stand_in, share): (Bucket, &Limit), books: &Books, now: Time) {
+    let missing = missing(own, amount, books, now) as f64 / books.ledger.hosts() as f64;
+    let _ = books.table.hold_to(&stand_in, share, missing, now);
 }
 
 /// How many tokens a bucket of this host lacks to full.
 fn missing(bucket: Bucket, limit: &Limit, books: &Books, now: Time) -> u64 {
-    let state = books.table.decide(&bucket, limit, Op::Peek(0), now);
-    state.limit.saturating_sub(state.remaining).saturating_add(state.debt)
+    books.table.decide(&bucket, limit, Op::Peek(0), now).missing()
 }
 
 /// For whoever talks to the others.

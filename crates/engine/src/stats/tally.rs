@@ -45,8 +45,7 @@ impl Use {
     /// How much is used after a decision.
     #[inline]
     pub fn after(decision: &Decision) -> Use {
-        let used = decision.limit.saturating_sub(decision.remaining).saturating_add(decision.debt);
-        Use { used, limit: decision.limit }
+        Use { used: decision.missing(), limit: decision.limit }
     }
 
     /// Which tenth of the limit it has come to, by a division of four bits: one of 64 would cost more than the

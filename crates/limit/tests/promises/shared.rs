@@ -41,6 +41,21 @@ proptest! {
         }
     }
 
+    /// Whoever is held to less than is missing notices nothing; whoever is held to more lacks as much as if it had been told.
+    #[test]
+    fn a_state_is_held_to_the_larger_of_two(quota in any_quota(), spent in 0_u64..400, missing in 0.0..400.0, now in any_number()) {
+        let now = Time::from_nanos(now);
+        for limit in every_limit(quota).into_iter().filter(Limit::adds_up) {
+            let table = Table::new(Capacity::Keys(100), &RandomState::new());
+            let before = table.decide(&1, &limit, Op::Charge(spent), now);
+            let told = table.bring_into_line(&2, &limit, missing, now);
+            let held = table.hold_to(&1, &limit, missing, now);
+            prop_assert_eq!(held.missing(), before.missing().max(told.missing()), "{:?}", limit);
+            prop_assert_eq!(held.reset_after, before.reset_after.max(told.reset_after), "{:?}", limit);
+            prop_assert_eq!(table.hold_to(&1, &limit, missing, now), held, "{:?}", limit);
+        }
+    }
+
     /// Whoever is told what is missing decides as one who has spent it.
     #[test]
     fn being_told_is_as_good_as_having_spent(quota in ordinary_quota(), spent in 0_u64..400, after in 0_u64..5_000) {
