@@ -7,13 +7,13 @@ use bytes::{Buf, BytesMut};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, WriteHalf};
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 /// Commands that wait to be written; more are refused.
@@ -40,7 +40,7 @@ const TICK: Duration = Duration::from_millis(1);
 /// Timers go off within a millisecond or two. One that is later says more about this host than about the store.
 const LATE_TIMER: Duration = Duration::from_millis(3);
 
-/// A connection that works, as far as is known. Everybody who waits for a reply learns at once when it is dropped.
+/// A connection that works, as far as is known. It is closed when the last one who has it is gone.
 #[derive(Debug)]
 pub(crate) struct Connection {
     commands: mpsc::Sender<Exchange>,
@@ -51,7 +51,6 @@ pub(crate) struct Connection {
     /// Whether nobody is to ask until an answer is in time again.
     rests: AtomicBool,
     state: Arc<State>,
-    task: JoinHandle<()>,
 }
 
 #[derive(Debug)]
@@ -59,6 +58,8 @@ struct State {
     is_closed: AtomicBool,
     /// Told when it is closed.
     lost: Arc<Notify>,
+    /// Told when it is of no use any more.
+    given_up: Notify,
 }
 
 /// Commands and who waits for the reply.
@@ -96,10 +97,10 @@ impl Connection {
     /// Goes on with a stream that somebody has introduced us on; tells `lost` when it is over.
     pub(crate) fn new(stream: Stream, lost: Arc<Notify>) -> Connection {
         let (commands, received) = mpsc::channel(MOST_QUEUED);
-        let state = Arc::new(State { is_closed: AtomicBool::new(false), lost });
-        let task = tokio::spawn(run(stream, received, Closing(Arc::clone(&state))));
+        let state = Arc::new(State { is_closed: AtomicBool::new(false), lost, given_up: Notify::new() });
+        tokio::spawn(run(stream, received, Closing(Arc::clone(&state))));
         let (failures, waiting, rests) = (AtomicU32::new(0), AtomicUsize::new(0), AtomicBool::new(false));
-        Connection { commands, failures, waiting, rests, state, task }
+        Connection { commands, failures, waiting, rests, state }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -132,8 +133,13 @@ impl Connection {
     /// Gives it up after the third answer in a row that is none.
     pub(crate) fn failed(&self) {
         if self.fails() {
-            self.task.abort();
+            self.give_up();
         }
+    }
+
+    /// Closes it. Everybody who waits learns at once that there will be no reply.
+    fn give_up(&self) {
+        self.state.given_up.notify_one();
     }
 
     /// Lets it rest after the third answer in a row that was late: whoever keeps it may only have been held up for a moment.
@@ -149,12 +155,6 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 /// Asks for the time until the answer is within the budget, or gives the connection up.
 async fn recover(connection: Arc<Connection>, budget: Duration) {
     let end = Instant::now() + LONGEST_REST;
@@ -165,7 +165,7 @@ async fn recover(connection: Arc<Connection>, budget: Duration) {
         match connection.ask(Commands { bytes, unwanted: 0 }, end).await {
             Some(Ok(_)) if asked_at.elapsed() <= budget => break,
             Some(Ok(_)) if Instant::now() < end => {}
-            _ => return connection.task.abort(),
+            _ => return connection.give_up(),
         }
     }
     connection.succeeded();
@@ -198,9 +198,19 @@ impl Drop for Closing {
     }
 }
 
-/// Moves bytes until the connection ends or nobody can ask any more.
-async fn run(stream: Stream, mut commands: mpsc::Receiver<Exchange>, _closing: Closing) {
+/// Goes on until the connection ends, is given up, or nobody can ask any more.
+async fn run(stream: Stream, mut commands: mpsc::Receiver<Exchange>, closing: Closing) {
+    move_bytes(stream, &mut commands, &closing.0.given_up).await;
+    drop(closing);
+    // Somebody may be about to ask. To drop the receiver would leave what comes in that moment where nobody ever looks at it, and
+    // who has sent it would wait for ever.
+    commands.close();
+    while commands.recv().await.is_some() {}
+}
+
+async fn move_bytes(stream: Stream, commands: &mut mpsc::Receiver<Exchange>, given_up: &Notify) {
     let (mut reader, mut writer) = tokio::io::split(stream);
+    let mut given_up = pin!(given_up.notified());
     let (mut talk, mut unread) = (Talk::default(), BytesMut::new());
     // What was written may still be on this side, where it is encrypted.
     let mut is_unsent = false;
@@ -235,10 +245,11 @@ async fn run(stream: Stream, mut commands: mpsc::Receiver<Exchange>, _closing: C
                     if talk.answered >= MANY {
                         step_back().await;
                     }
-                    talk.add(exchange, &mut commands);
+                    talk.add(exchange, commands);
                 }
                 None => return,
             },
+            () = &mut given_up => return,
         }
     }
 }
@@ -341,5 +352,49 @@ async fn send(writer: &mut WriteHalf<Stream>, bytes: &[u8]) -> io::Result<usize>
     match writer.write(bytes).await? {
         0 => Err(io::ErrorKind::WriteZero.into()),
         count => Ok(count),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::task::yield_now;
+    use tokio::time::{sleep, timeout};
+
+    /// Asks until there is no use in it, and waits for what becomes of all of that.
+    async fn ask_until_lost(connection: Arc<Connection>) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let ask = |connection: Arc<Connection>| async move {
+            connection.ask(Commands { bytes: b"PING\r\n".to_vec(), unwanted: 0 }, deadline).await
+        };
+        let mut asked = Vec::new();
+        while !connection.is_closed() {
+            let mut asking = Box::pin(ask(Arc::clone(&connection)));
+            if poll_fn(|context| Poll::Ready(asking.as_mut().poll(context).is_pending())).await {
+                asked.push(asking);
+            }
+            yield_now().await;
+        }
+        for asking in asked {
+            assert_eq!(asking.await, None);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+    async fn whoever_asks_in_the_moment_in_which_it_is_lost_learns_of_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        for round in 0..1_000 {
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let _silent = listener.accept().await.unwrap();
+            let connection = Arc::new(Connection::new(Box::new(stream), Arc::default()));
+            let asking = [(); 2].map(|()| tokio::spawn(ask_until_lost(Arc::clone(&connection))));
+            sleep(Duration::from_micros(round % 50)).await;
+            connection.give_up();
+            for asked in asking {
+                let learnt = timeout(Duration::from_secs(10), asked).await;
+                assert!(matches!(learnt, Ok(Ok(()))), "somebody waits for ever in round {round}: {learnt:?}");
+            }
+        }
     }
 }
