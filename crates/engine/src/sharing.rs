@@ -46,6 +46,9 @@ const DEBTS_AT_ONCE: usize = 512;
 /// So many letters are sent to a group before something else is.
 const LETTERS_AT_ONCE: usize = 8;
 
+/// After so long every host that could not reach the store has been there again.
+const LONGEST_RETURN: Duration = Duration::from_secs(5);
+
 /// After so many beats that nobody answered the store counts as gone.
 const MOST_MISSED: u32 = 2;
 
@@ -86,6 +89,8 @@ impl Sharing {
             host,
             beaten_at: None,
             missed: 0,
+            found_at: None,
+            hosts_then: 1,
             ahead: Ahead::default(),
             teller: Teller::default(),
             lender: Lender::default(),
@@ -209,6 +214,10 @@ struct Keeper {
     beaten_at: Option<Instant>,
     /// How often it did not answer since.
     missed: u32,
+    /// Since when the store can be reached.
+    found_at: Option<Instant>,
+    /// How many hosts were known of when it last could not.
+    hosts_then: u64,
     ahead: Ahead,
     teller: Teller,
     lender: Lender,
@@ -225,11 +234,12 @@ impl Keeper {
             // Without an engine there is nobody to talk for.
             let Some(engine) = self.engine.upgrade() else { return };
             self.look(&engine);
-            // What was spent without the store was spent by the shares of as many as were known of then.
-            let hosts = engine.ledger().hosts();
+            if engine.ledger().is_cut_off() {
+                self.hosts_then = engine.ledger().hosts();
+            }
             self.beat(&engine).await;
             if !engine.ledger().is_cut_off() {
-                self.pay(&engine, hosts).await;
+                self.pay(&engine).await;
                 self.tell(&engine).await;
                 self.lend(&engine).await;
             }
@@ -249,7 +259,10 @@ impl Keeper {
                 ledger.look_again(id);
                 continue;
             };
-            self.debtors.insert(id);
+            // Of limits that only the store keeps, debts are all that there are accounts for.
+            if account.shared == Shared::StoreExact || ledger.is_owing(id) {
+                self.debtors.insert(id);
+            }
             match account.shared {
                 Shared::Store => self.teller.used(ledger, id, &account, is_urgent, now),
                 Shared::StoreLease => self.lender.used(id, &account, now),
@@ -262,7 +275,7 @@ impl Keeper {
     async fn beat(&mut self, engine: &Engine) {
         if !self.store.is_connected() {
             self.beaten_at = None;
-            engine.ledger().set_cut_off(true);
+            self.lose(engine);
             return;
         }
         if self.beaten_at.is_some_and(|at| at.elapsed() < BEAT) {
@@ -272,16 +285,28 @@ impl Keeper {
             Some((hosts, time)) => {
                 (self.beaten_at, self.missed) = (Some(Instant::now()), 0);
                 self.ahead = Ahead::new(time, self.clock.now());
-                engine.ledger().set_hosts(hosts);
-                engine.ledger().set_cut_off(false);
+                self.find(engine, hosts);
             }
             None => {
                 (self.beaten_at, self.missed) = (None, self.missed.saturating_add(1));
                 if self.missed >= MOST_MISSED {
-                    engine.ledger().set_cut_off(true);
+                    self.lose(engine);
                 }
             }
         }
+    }
+
+    fn lose(&mut self, engine: &Engine) {
+        self.found_at = None;
+        engine.ledger().set_cut_off(true);
+    }
+
+    /// The store knows of so many hosts. It may have forgotten some while nobody could reach it, and they come back one by one.
+    fn find(&mut self, engine: &Engine, hosts: u64) {
+        let ledger = engine.ledger();
+        let is_settled = self.found_at.get_or_insert_with(Instant::now).elapsed() >= LONGEST_RETURN;
+        ledger.set_hosts(if is_settled { hosts } else { hosts.max(ledger.hosts()) });
+        ledger.set_cut_off(false);
     }
 
     /// Tells what was spent by rules with `shared: store`, until nothing is due.
@@ -298,21 +323,13 @@ impl Keeper {
         let now = self.clock.now();
         let when = (self.store.config().interval, now, self.ahead.store_time(now));
         let letters = self.teller.letters(engine, |key| self.store.group(key), when);
-        let mut sending: JoinSet<(Letter, Option<Totals>)> = JoinSet::new();
-        for letter in letters {
-            let (store, host) = (self.store.clone(), self.host);
-            sending.spawn(async move {
-                let totals = store.tell(host, &letter.batch).await;
-                (letter, totals)
-            });
-        }
-        while let Some(Ok((letter, totals))) = sending.join_next().await {
-            match totals {
-                Some(totals) => self.teller.answered(engine, &letter, &totals, self.clock.now()),
-                // It is sent again when the store is there again.
-                None => self.beaten_at = None,
-            }
-        }
+        let sending = letters.into_iter().map(|letter| send(self.store.clone(), self.host, letter));
+        each(sending, |(letter, totals)| match totals {
+            Some(totals) => self.teller.answered(engine, &letter, &totals, self.clock.now()),
+            // It is sent again when the store is there again.
+            None => self.beaten_at = None,
+        })
+        .await;
     }
 
     /// Takes tokens ahead for rules with `shared: store-lease`, and gives back what is not needed.
@@ -328,10 +345,13 @@ impl Keeper {
         .await;
     }
 
-    /// Charges what was spent while the store could not be reached, as far as it still counts. So many hosts were known of
-    /// then.
-    async fn pay(&mut self, engine: &Engine, hosts: u64) {
+    /// Charges what was spent while the store could not be reached, as far as it still counts.
+    async fn pay(&mut self, engine: &Engine) {
         let (ledger, now) = (engine.ledger(), self.clock.now());
+        // What was spent without the store was spent by the shares of as many as were known of then. Single requests may not have
+        // been answered since.
+        let mut hosts = vec![self.hosts_then, ledger.hosts()];
+        hosts.dedup();
         let mut charges = Vec::new();
         for id in std::mem::take(&mut self.debtors) {
             let Some(account) = ledger.account(id) else { continue };
@@ -343,10 +363,11 @@ impl Keeper {
                 continue;
             }
             self.debtors.insert(id);
-            if charges.len() == DEBTS_AT_ONCE {
+            // What is only written down here is so at once, before others tell what they have spent.
+            if charges.len() == DEBTS_AT_ONCE && account.shared != Shared::Store {
                 continue;
             }
-            let tokens = engine.still_owed(&account, ledger.take_owed(id), hosts, now);
+            let tokens = engine.still_owed(&account, ledger.take_owed(id), &hosts, now);
             match account.shared {
                 Shared::Store => engine.charge(&account, tokens, now),
                 _ => charges.push(pay(self.store.clone(), id, debt(&account, tokens), now)),
@@ -360,6 +381,12 @@ impl Keeper {
         })
         .await;
     }
+}
+
+/// Tells what a letter says, and brings the sums if there is an answer.
+async fn send(store: Store, host: Host, letter: Letter) -> (Letter, Option<Totals>) {
+    let totals = store.tell(host, &letter.batch).await;
+    (letter, totals)
 }
 
 fn debt(account: &Account, tokens: u64) -> Ask {
@@ -411,13 +438,13 @@ async fn charge(store: &Store, ask: &Ask, now: Time) -> bool {
     if tokens == 0 {
         return true;
     }
-    let told = store.ask(vec![ask(tokens)], now).await;
+    let told = store.ask_patiently(vec![ask(tokens)], now).await;
     if let Told::Decided(decisions) = &told
         && let Some(decision) = decisions.first()
         && !decision.is_allowed()
         && decision.remaining > 0
     {
-        return store.ask(vec![ask(decision.remaining)], now).await != Told::Failed;
+        return store.ask_patiently(vec![ask(decision.remaining)], now).await != Told::Failed;
     }
     told != Told::Failed
 }

@@ -126,6 +126,15 @@ impl Store {
     ///
     /// If the future is dropped before it is ready, the request may have been paid for.
     pub async fn ask(&self, asks: Vec<Ask>, now: Time) -> Told {
+        self.ask_until(Instant::now() + self.shared.config.budget, asks, now).await
+    }
+
+    /// The same for somebody whom no request waits for, and who rather waits longer than not to know what came of it.
+    pub async fn ask_patiently(&self, asks: Vec<Ask>, now: Time) -> Told {
+        self.ask_until(self.patience(), asks, now).await
+    }
+
+    async fn ask_until(&self, deadline: Instant, asks: Vec<Ask>, now: Time) -> Told {
         if asks.is_empty() {
             return Told::Decided(Vec::new());
         }
@@ -136,7 +145,7 @@ impl Store {
             let ask = places.iter().position(|place| *place == index).unwrap_or(index);
             return Told::Refused { ask, decision };
         }
-        match self.shared.ask(asks, now).await {
+        match self.shared.ask(asks, deadline, now).await {
             Some(decisions) if places.is_empty() => Told::Decided(decisions),
             Some(decisions) => {
                 Told::Decided(places.iter().filter_map(|place| decisions.get(*place).copied()).collect())
@@ -267,9 +276,8 @@ impl Shared {
         if self.is_cluster() { key.slot(&self.config.prefix) } else { 0 }
     }
 
-    /// What each limit says, if the store says it within the budget.
-    async fn ask(self: &Arc<Shared>, asks: Vec<Ask>, now: Time) -> Option<Vec<Decision>> {
-        let deadline = Instant::now() + self.config.budget;
+    /// What each limit says, if the store says it by then.
+    async fn ask(self: &Arc<Shared>, asks: Vec<Ask>, deadline: Instant, now: Time) -> Option<Vec<Decision>> {
         let slot = asks.first().map_or(0, |ask| self.slot(&ask.key));
         if self.is_cluster() && asks.iter().any(|ask| self.slot(&ask.key) != slot) {
             let decisions = apart::ask(self, &asks, deadline).await?;

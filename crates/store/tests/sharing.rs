@@ -141,6 +141,51 @@ async fn n5_an_outage_brings_no_second_burst_where_hosts_tell_what_they_spend() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn n5_everybody_pays_also_when_there_are_more_hosts_by_then() {
+    const CLIENTS: u64 = 1_500;
+    for mode in ["store-exact", "store"] {
+        let mut server = Server::start(Kind::Redis, &[]);
+        let address = server.address;
+        let start = || Member::start(address, rules("4 per hour", mode, "local"));
+        let one = start();
+        until("the store", async || one.knows(1)).await;
+        server.kill();
+        until("being cut off", async || one.is_cut_off()).await;
+        for client in 0..CLIENTS {
+            assert_eq!(one.admit(&client.to_string(), 3).await, 3, "{mode}");
+        }
+        let other = start();
+        server.spawn_again();
+        both_know(&one, &other).await;
+        for client in 0..CLIENTS {
+            let client = client.to_string();
+            until("paying", async || one.look(&client).await.remaining() == Some(1)).await;
+        }
+        drop(other);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn n5_a_store_that_has_forgotten_the_hosts_does_not_make_them_fewer() {
+    let mut server = Server::start(Kind::Redis, &[]);
+    let members = [(); 4].map(|()| Member::start(server.address, rules("100 per hour", "store", "local")));
+    let all_know = async || members.iter().all(|member| member.knows(4));
+    until("four hosts", all_know).await;
+    for _ in 0..3 {
+        server.kill();
+        until("being cut off", async || members.iter().all(Member::is_cut_off)).await;
+        // What it keeps is in memory alone.
+        server.spawn_again();
+        until("four hosts", async || {
+            let fewest = members.iter().map(|member| member.tollgate.engine().ledger().hosts()).min();
+            assert_eq!(fewest, Some(4));
+            all_know().await
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn n4_what_was_let_through_without_limit_is_owed_but_nobody_is_locked_out_for_long() {
     for mode in MODES {
         let mut server = Server::start(Kind::Redis, &[]);

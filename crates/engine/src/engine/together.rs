@@ -150,20 +150,22 @@ impl Engine {
     }
 
     /// How much of what was spent while nobody could be told still counts: what has not come back meanwhile, and no more
-    /// than the whole limit. So many hosts were known of then.
-    pub fn still_owed(&self, account: &Account, owed: u64, hosts: u64, now: Time) -> u64 {
+    /// than the whole limit. As many hosts were known of then as any of these numbers says.
+    pub fn still_owed(&self, account: &Account, owed: u64, hosts: &[u64], now: Time) -> u64 {
         let most = account.limit.most();
         if !account.counts_here {
             return owed.min(most);
         }
-        let (stand_in, share) = instead(account.bucket(), &account.limit, hosts);
-        let of_share = missing(stand_in, &share, &self.books, now);
-        // A share of what was told before is missing there, and known already.
+        // A part of what was told before is missing of a share, too, and known already.
         let known = match account.shared {
-            Shared::Store => missing(account.bucket(), &account.limit, &self.books, now) / hosts.max(1),
+            Shared::Store => missing(account.bucket(), &account.limit, &self.books, now),
             _ => 0,
         };
-        owed.min(of_share.saturating_sub(known)).min(most)
+        let of_share = |hosts: &u64| {
+            let (stand_in, share) = instead(account.bucket(), &account.limit, *hosts);
+            missing(stand_in, &share, &self.books, now).saturating_sub(known / (*hosts).max(1))
+        };
+        owed.min(hosts.iter().map(of_share).fold(0, u64::saturating_add)).min(most)
     }
 }
 
