@@ -118,7 +118,13 @@ impl Ledger {
             // Somebody else may open the same one in this moment.
             taken.map_or_else(|other| other == tag, |_| true)
         })?;
-        ways.get(way)?.account.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| Arc::new(account));
+        let slot = ways.get(way)?;
+        let mut known = slot.account.lock().unwrap_or_else(PoisonError::into_inner);
+        // It may have been closed in between, and be somebody else's.
+        if slot.tag.load(Ordering::Acquire) == tag {
+            known.get_or_insert_with(|| Arc::new(account));
+        }
+        drop(known);
         self.id(u32::try_from(start + way).ok()?).filter(|id| id.tag == tag)
     }
 

@@ -206,6 +206,26 @@ fn n5_a_second_outage_begins_where_the_first_has_ended() {
 }
 
 #[test]
+fn what_turns_out_to_cost_more_or_less_while_cut_off_is_owed_as_it_was() {
+    for shared in ["store", "store-exact", "store-lease"] {
+        let engine = engine(&format!("{{ name: a, key: [user], limits: [100 per hour], shared: {shared} }}"));
+        engine.ledger().set_cut_off(true);
+        for (actual, owed) in [(30, 30), (1, 31), (0, 31)] {
+            let attributes = [("user", Value::Text("alice"))];
+            let request = Request::new("n", &attributes).with_cost(10);
+            let hold = engine.reserve(&request, Duration::from_secs(9), at(0)).unwrap();
+            assert!(hold.is_degraded(), "{shared}");
+            engine.settle(hold, actual, at(0));
+            let id = account(&engine);
+            let (said, known) = (engine.ledger().take_owed(id), engine.ledger().account(id).unwrap());
+            engine.ledger().owe_again(id, said);
+            assert_eq!(engine.still_owed(&known, said, &[1], at(0)), owed, "{shared}: {actual}");
+            assert_eq!(engine.ledger().tokens(id), 0, "{shared}: nobody is told yet");
+        }
+    }
+}
+
+#[test]
 fn what_was_let_through_without_a_limit_is_owed_up_to_the_limit() {
     let engine = engine("{ name: a, key: [], limits: [100 per hour], shared: store-exact, on_failure: allow }");
     assert!((0..500).all(|_| check(&engine, "alice", 1, at(0)).is_allowed()));

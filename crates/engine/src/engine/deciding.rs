@@ -4,9 +4,9 @@
 use super::books::Books;
 use super::queue::{patience, queued};
 use super::rules::Rules;
-use super::together::{Doing, Way, instead};
+use super::together::{Doing, Way, Written, instead};
 use super::verdict::{Action, Checked, Reason, quotas_refuse, refusal};
-use crate::ledger::{Account, Entry};
+use crate::ledger::Entry;
 use arc_swap::Guard;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -28,16 +28,26 @@ pub(super) struct Booked {
     /// Whether the cost is what the request said, so that it can be settled by what it really was.
     pub(super) is_estimate: bool,
     /// Where it was written down, if others are told.
-    pub(super) account: Option<Box<Account>>,
+    pub(super) written: Option<Written>,
     pub(super) check: usize,
 }
 
 impl Booked {
     pub(super) fn cancel(self, books: &Books, now: Time) {
         let returned = books.table.cancel(&self.bucket, &self.limit, self.reservation, now);
-        if let Some(account) = &self.account {
-            books.ledger.give_back(account, returned);
-        }
+        self.written.inspect(|written| written.less(&books.ledger, returned));
+    }
+
+    /// More was used than was booked.
+    pub(super) fn use_more(self, books: &Books, tokens: u64, now: Time) {
+        let _ = books.table.decide(&self.bucket, &self.limit, Op::Charge(tokens), now);
+        self.written.inspect(|written| written.more(&books.ledger, tokens));
+    }
+
+    /// Not all was used that was booked.
+    pub(super) fn use_less(self, books: &Books, unused: u64, now: Time) {
+        let returned = books.table.give_back(&self.bucket, &self.limit, (self.reservation, unused), now);
+        self.written.inspect(|written| written.less(&books.ledger, returned));
     }
 }
 
@@ -248,7 +258,7 @@ impl Plan {
                 if taking == Taking::Book || !reservation.wait().is_zero() {
                     let is_estimate = rule(rules, check).is_some_and(|rule| rule.cost == Cost::Asked);
                     let limit = *amount;
-                    reservations.push(Booked { bucket, limit, reservation, is_estimate, account: None, check: index });
+                    reservations.push(Booked { bucket, limit, reservation, is_estimate, written: None, check: index });
                 }
             }
             Err(refused) => check.decision = refused,

@@ -5,7 +5,7 @@ use super::deciding::Booked;
 use super::elsewhere::Elsewhere;
 use smallvec::SmallVec;
 use std::time::Duration;
-use tollgate_limit::{Op, Time};
+use tollgate_limit::Time;
 use tollgate_rules::Request;
 
 /// Tokens that were taken by an estimate, until it is known what they really were.
@@ -81,14 +81,12 @@ impl Hold {
     pub(super) fn settle(self, books: &Books, actual: u64, now: Time) {
         let more = actual.saturating_sub(self.estimate);
         let in_time = now <= self.expires;
-        for Booked { bucket, limit, reservation, is_estimate, account, .. } in self.booked {
+        for booked in self.booked {
+            let (is_estimate, cost) = (booked.is_estimate, booked.reservation.cost());
             if is_estimate && more > 0 {
-                let _ = books.table.decide(&bucket, &limit, Op::Charge(more), now);
-                account.inspect(|account| books.ledger.charge(account, more));
+                booked.use_more(books, more, now);
             } else if in_time && (is_estimate || actual == 0) {
-                let unused = if is_estimate { self.estimate.saturating_sub(actual) } else { reservation.cost() };
-                let returned = books.table.give_back(&bucket, &limit, (reservation, unused), now);
-                account.inspect(|account| books.ledger.give_back(account, returned));
+                booked.use_less(books, if is_estimate { self.estimate.saturating_sub(actual) } else { cost }, now);
             }
         }
     }

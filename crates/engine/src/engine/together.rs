@@ -179,6 +179,31 @@ impl Engine {
     }
 }
 
+/// Where tokens were written down that may turn out to be more or less.
+#[derive(Clone, Debug)]
+pub(super) struct Written {
+    account: Box<Account>,
+    /// Whether they are owed, since nobody could be told.
+    is_owed: bool,
+}
+
+impl Written {
+    pub(super) fn more(&self, ledger: &Ledger, tokens: u64) {
+        if self.is_owed {
+            ledger.owe(self.account.entry(), tokens, || Some((*self.account).clone()));
+        } else {
+            ledger.charge(&self.account, tokens);
+        }
+    }
+
+    /// Of what is owed no more is charged in the end than is missing of the share then.
+    pub(super) fn less(&self, ledger: &Ledger, tokens: u64) {
+        if !self.is_owed {
+            ledger.give_back(&self.account, tokens);
+        }
+    }
+}
+
 impl Checked {
     /// Whether it was paid for by tokens that were taken in advance.
     pub(super) fn is_drawn(&self) -> bool {
@@ -245,17 +270,18 @@ impl Plan {
             if !check.is_told() || !check.decision.is_allowed() {
                 continue;
             }
-            let (entry, account) = (entry(limit, check), || self.account(check, parts));
-            if check.is_degraded {
+            let (entry, is_owed) = (entry(limit, check), check.is_degraded);
+            let account = || self.account(check, parts);
+            if is_owed {
                 books.ledger.owe(entry, check.cost, account);
-                continue;
+            } else {
+                books.ledger.spend_of(entry, i64::try_from(check.cost).unwrap_or(i64::MAX), account);
             }
-            books.ledger.spend_of(entry, i64::try_from(check.cost).unwrap_or(i64::MAX), account);
-            // Whoever gives it back does so there, too, however much later.
+            // Whoever uses more of it in the end, or less, says so there, too, however much later.
             if self.reservations.iter().any(|booked| booked.check == index) {
-                let account = self.account(check, parts).map(Box::new);
+                let written = self.account(check, parts).map(|account| Written { account: Box::new(account), is_owed });
                 let booked = self.reservations.iter_mut().filter(|booked| booked.check == index);
-                booked.for_each(|booked| booked.account.clone_from(&account));
+                booked.for_each(|booked| booked.written.clone_from(&written));
             }
         }
     }
