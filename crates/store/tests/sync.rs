@@ -77,12 +77,35 @@ async fn c4_windows_end_for_all_hosts_and_late_news_is_of_no_use() {
     let store = open(&server).await;
     let (_, time) = store.count_hosts(Host(1)).await.unwrap();
     let window = |start: Time| Recovery::Window { start, length: Duration::from_secs(60) };
-    let (old, new) = (window(time), window(time + Duration::from_secs(30)));
+    let (old, new) = (window(Time::from_nanos(time.as_nanos() - 30_000_000_000)), window(time));
     assert_eq!(tell(&store, 1, 1, &[spent("a", old, 5)]).await.missing, [5.0]);
     assert_eq!(tell(&store, 2, 1, &[spent("a", old, 5)]).await.missing, [10.0]);
     assert_eq!(tell(&store, 2, 2, &[spent("a", new, 1)]).await.missing, [1.0]);
     assert_eq!(tell(&store, 1, 2, &[spent("a", old, 5)]).await.missing, [1.0]);
     assert_eq!(tell(&store, 1, 3, &[spent("a", new, 5)]).await.missing, [6.0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c4_a_clock_that_is_set_back_forgets_nothing_and_locks_nobody_out() {
+    for kind in Kind::ALL {
+        let server = Server::start(kind, &[]);
+        let (store, mut client) = (open(&server).await, server.client());
+        let (_, time) = store.count_hosts(Host(1)).await.unwrap();
+        // As they were written when it was half an hour later.
+        let then = time.as_nanos() / 1_000 + 1_800_000_000;
+        for user in ["bucket", "window"] {
+            let name = Fingerprint::new(1, user.as_bytes()).name("tg:") + "s";
+            client.text(&["SET", &name, &format!("20:{then}"), "PX", "4000000"]);
+        }
+        let window = Recovery::Window { start: time, length: Duration::from_secs(60) };
+        let quick = Recovery::Steady(100.0);
+        let first = tell(&store, 1, 1, &[spent("bucket", quick, 0), spent("window", window, 3)]).await;
+        assert_eq!(first.missing, [20.0, 23.0], "{kind:?}");
+        let next = tell(&store, 2, 1, &[spent("bucket", quick, 0), spent("window", window, 4)]).await;
+        let passed = next.time.since(first.time).as_secs_f64();
+        assert!(is_about(next.missing[0], 20.0 - 100.0 * passed), "{kind:?}: {next:?}");
+        assert_eq!(next.missing[1], 27.0, "{kind:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
