@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::engine::{Answer, Engine, Explanation, Pending, Question, Step, Verdict};
 use crate::ledger::{Account, AccountId};
 use lender::{Lender, Lent, Wish, borrow};
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Weak};
@@ -40,8 +40,12 @@ const GATHER: Duration = Duration::from_millis(1);
 /// So many questions of the background are under way at the same time: fewer than keep others from asking.
 const AT_ONCE: usize = 16;
 
-/// So many debts are paid before something else is looked after again.
-const DEBTS_AT_ONCE: usize = 512;
+/// So many debts are paid together, and for so long before something else is looked after again.
+const DEBTS_AT_ONCE: usize = 64;
+const PAYING: Duration = Duration::from_millis(100);
+
+/// So many different numbers of hosts are remembered for as long as something is owed.
+const MOST_SHARES: usize = 8;
 
 /// So many letters are sent to a group before something else is.
 const LETTERS_AT_ONCE: usize = 8;
@@ -90,7 +94,7 @@ impl Sharing {
             beaten_at: None,
             missed: 0,
             found_at: None,
-            hosts_then: 1,
+            shares: VecDeque::new(),
             ahead: Ahead::default(),
             teller: Teller::default(),
             lender: Lender::default(),
@@ -216,8 +220,8 @@ struct Keeper {
     missed: u32,
     /// Since when the store can be reached.
     found_at: Option<Instant>,
-    /// How many hosts were known of when it last could not.
-    hosts_then: u64,
+    /// How many hosts were known of while something was spent by a share that is still owed.
+    shares: VecDeque<u64>,
     ahead: Ahead,
     teller: Teller,
     lender: Lender,
@@ -234,11 +238,13 @@ impl Keeper {
             // Without an engine there is nobody to talk for.
             let Some(engine) = self.engine.upgrade() else { return };
             self.look(&engine);
-            if engine.ledger().is_cut_off() {
-                self.hosts_then = engine.ledger().hosts();
-            }
+            let was_cut_off = engine.ledger().is_cut_off();
             self.beat(&engine).await;
             if !engine.ledger().is_cut_off() {
+                // What was spent up to now is owed before others say what they have spent.
+                if was_cut_off {
+                    self.look(&engine);
+                }
                 self.pay(&engine).await;
                 self.tell(&engine).await;
                 self.lend(&engine).await;
@@ -252,6 +258,7 @@ impl Keeper {
     /// Sees which accounts were used.
     fn look(&mut self, engine: &Engine) {
         let (ledger, now) = (engine.ledger(), self.clock.now());
+        self.remember_share(ledger.hosts());
         let urgent = ledger.take_urgent().into_iter().map(|id| (id, true));
         let touched = ledger.take_touched().into_iter().map(|id| (id, false));
         for (id, is_urgent) in urgent.chain(touched).collect::<Vec<_>>() {
@@ -345,13 +352,29 @@ impl Keeper {
         .await;
     }
 
+    /// What is spent without the store is spent by the share of one of as many hosts as are known of.
+    fn remember_share(&mut self, hosts: u64) {
+        self.shares.retain(|known| *known != hosts);
+        self.shares.push_back(hosts);
+        if self.shares.len() > MOST_SHARES {
+            self.shares.pop_front();
+        }
+    }
+
     /// Charges what was spent while the store could not be reached, as far as it still counts.
     async fn pay(&mut self, engine: &Engine) {
+        let start = Instant::now();
+        self.remember_share(engine.ledger().hosts());
+        while self.pay_some(engine).await && start.elapsed() < PAYING {}
+        if self.debtors.is_empty() {
+            self.shares.clear();
+        }
+    }
+
+    /// Says whether there may be more to pay.
+    async fn pay_some(&mut self, engine: &Engine) -> bool {
         let (ledger, now) = (engine.ledger(), self.clock.now());
-        // What was spent without the store was spent by the shares of as many as were known of then. Single requests may not have
-        // been answered since.
-        let mut hosts = vec![self.hosts_then, ledger.hosts()];
-        hosts.dedup();
+        let hosts = self.shares.make_contiguous();
         let mut charges = Vec::new();
         for id in std::mem::take(&mut self.debtors) {
             let Some(account) = ledger.account(id) else { continue };
@@ -367,19 +390,22 @@ impl Keeper {
             if charges.len() == DEBTS_AT_ONCE && account.shared != Shared::Store {
                 continue;
             }
-            let tokens = engine.still_owed(&account, ledger.take_owed(id), &hosts, now);
+            let tokens = engine.still_owed(&account, ledger.take_owed(id), hosts, now);
             match account.shared {
                 Shared::Store => engine.charge(&account, tokens, now),
                 _ => charges.push(pay(self.store.clone(), id, debt(&account, tokens), now)),
             }
         }
+        let (count, mut is_answered) = (charges.len(), true);
         // What nobody answered may have been charged or not. It is charged again: then a client gets less, never more.
         each(charges.into_iter(), |(id, unpaid)| {
             if unpaid > 0 {
+                is_answered = false;
                 ledger.owe_again(id, unpaid);
             }
         })
         .await;
+        is_answered && count == DEBTS_AT_ONCE
     }
 }
 
@@ -394,9 +420,9 @@ fn debt(account: &Account, tokens: u64) -> Ask {
     Ask { key, limit: account.limit, cost: tokens, max_wait: None, says: Says::Quota }
 }
 
-/// Charges a debt, and says what of it could not be.
+/// Charges a debt, and says what of it could not be. No request waits for it.
 async fn pay(store: Store, id: AccountId, debt: Ask, now: Time) -> (AccountId, u64) {
-    let is_charged = charge(&store, &debt, now).await;
+    let is_charged = charge(|asks| store.ask_patiently(asks, now), std::slice::from_ref(&debt)).await;
     (id, if is_charged { 0 } else { debt.cost })
 }
 
@@ -433,18 +459,15 @@ where
 
 /// Takes tokens in the store whether they are there or not, and says whether it has answered. Limits that cannot go into
 /// debt give all that they have.
-async fn charge(store: &Store, ask: &Ask, now: Time) -> bool {
-    let (tokens, ask) = (ask.cost, |cost| Ask { cost, max_wait: Some(LONGEST_DEBT), says: Says::Quota, ..ask.clone() });
-    if tokens == 0 {
-        return true;
-    }
-    let told = store.ask_patiently(vec![ask(tokens)], now).await;
-    if let Told::Decided(decisions) = &told
-        && let Some(decision) = decisions.first()
-        && !decision.is_allowed()
-        && decision.remaining > 0
-    {
-        return store.ask_patiently(vec![ask(decision.remaining)], now).await != Told::Failed;
-    }
-    told != Told::Failed
+async fn charge<F: Future<Output = Told>>(ask: impl Fn(Vec<Ask>) -> F, debts: &[Ask]) -> bool {
+    let owed = |debt: &Ask, cost| Ask { cost, max_wait: Some(LONGEST_DEBT), says: Says::Quota, ..debt.clone() };
+    let all: Vec<Ask> = debts.iter().filter(|debt| debt.cost > 0).map(|debt| owed(debt, debt.cost)).collect();
+    let decisions = match ask(all.clone()).await {
+        Told::Decided(decisions) => decisions,
+        Told::Refused { .. } => return true,
+        Told::Failed => return false,
+    };
+    let refused = all.iter().zip(&decisions).filter(|(_, decision)| !decision.is_allowed() && decision.remaining > 0);
+    let rest: Vec<Ask> = refused.map(|(debt, decision)| owed(debt, decision.remaining)).collect();
+    ask(rest).await != Told::Failed
 }

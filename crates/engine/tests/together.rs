@@ -226,6 +226,23 @@ fn what_turns_out_to_cost_more_or_less_while_cut_off_is_owed_as_it_was() {
 }
 
 #[test]
+fn what_turns_out_to_cost_more_when_the_others_are_there_again_is_told() {
+    let engine = engine("{ name: a, key: [user], limits: [100 per hour], shared: store }");
+    engine.ledger().set_hosts(4);
+    engine.ledger().set_cut_off(true);
+    let attributes = [("user", Value::Text("alice"))];
+    let hold = engine.reserve(&Request::new("n", &attributes).with_cost(10), Duration::from_secs(9), at(0)).unwrap();
+    let id = account(&engine);
+    assert_eq!(engine.ledger().take_owed(id), 10);
+    // They have spent nearly all of it, which says nothing about this.
+    engine.ledger().set_cut_off(false);
+    engine.bring_into_line(id, &engine.ledger().account(id).unwrap(), 70.0, at(0));
+    engine.settle(hold, 30, at(0));
+    assert_eq!((engine.ledger().take_untold(id), engine.ledger().is_owing(id)), (20, false));
+    assert_eq!(check(&engine, "alice", 1, at(0)).remaining(), Some(9));
+}
+
+#[test]
 fn what_was_let_through_without_a_limit_is_owed_up_to_the_limit() {
     let engine = engine("{ name: a, key: [], limits: [100 per hour], shared: store-exact, on_failure: allow }");
     assert!((0..500).all(|_| check(&engine, "alice", 1, at(0)).is_allowed()));

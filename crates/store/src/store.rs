@@ -310,13 +310,17 @@ impl Shared {
         read: impl FnOnce(Reply) -> Option<T>,
         deadline: Instant,
     ) -> Option<T> {
+        let asked_at = Instant::now();
         let (connection, reply) = self.ask_whoever_knows(slot, write, deadline).await?;
         let is_elsewhere = matches!(&reply, Reply::Error(error) if self.is_elsewhere(error));
         let answer = read(reply);
         match answer {
             Some(_) => {
                 self.stats.answered.add();
-                connection.succeeded();
+                // Who was patient may have waited for longer than requests can.
+                if asked_at.elapsed() <= self.config.budget {
+                    connection.succeeded();
+                }
             }
             None => {
                 self.stats.failed.add();

@@ -40,8 +40,12 @@ impl Booked {
 
     /// More was used than was booked.
     pub(super) fn use_more(self, books: &Books, tokens: u64, now: Time) {
-        let _ = books.table.decide(&self.bucket, &self.limit, Op::Charge(tokens), now);
-        self.written.inspect(|written| written.more(&books.ledger, tokens));
+        match &self.written {
+            Some(written) => written.more(books, tokens, now),
+            None => {
+                let _ = books.table.decide(&self.bucket, &self.limit, Op::Charge(tokens), now);
+            }
+        }
     }
 
     /// Not all was used that was booked.

@@ -124,7 +124,8 @@ pub(crate) fn instead((limit_id, client): Bucket, amount: &Limit, hosts: u64) ->
 }
 
 /// Sees to it that of a share at least its part of what all have spent before is missing. Both come back equally fast, so that
-/// this changes nothing once the share has begun.
+/// this changes nothing once the share has begun; only what was spent of a window comes back at its end, and not before that
+/// here, either.
 fn hold_share((own, amount): (Bucket, &Limit), (stand_in, share): (Bucket, &Limit), books: &Books, now: Time) {
     let missing = missing(own, amount, books, now) as f64 / books.ledger.hosts() as f64;
     let _ = books.table.hold_to(&stand_in, share, missing, now);
@@ -133,6 +134,12 @@ fn hold_share((own, amount): (Bucket, &Limit), (stand_in, share): (Bucket, &Limi
 /// How many tokens a bucket of this host lacks to full.
 fn missing(bucket: Bucket, limit: &Limit, books: &Books, now: Time) -> u64 {
     books.table.decide(&bucket, limit, Op::Peek(0), now).missing()
+}
+
+/// Counts that more was spent, here and for the others.
+fn charge(account: &Account, books: &Books, tokens: u64, now: Time) {
+    let _ = books.table.decide(&account.bucket(), &account.limit, Op::Charge(tokens), now);
+    books.ledger.charge(account, tokens);
 }
 
 /// For whoever talks to the others.
@@ -174,8 +181,7 @@ impl Engine {
 impl Engine {
     /// Counts what was spent while nobody could be told, here and for the others.
     pub(crate) fn charge(&self, account: &Account, tokens: u64, now: Time) {
-        let _ = self.books.table.decide(&account.bucket(), &account.limit, Op::Charge(tokens), now);
-        self.books.ledger.charge(account, tokens);
+        charge(account, &self.books, tokens, now);
     }
 }
 
@@ -188,15 +194,19 @@ pub(super) struct Written {
 }
 
 impl Written {
-    pub(super) fn more(&self, ledger: &Ledger, tokens: u64) {
-        if self.is_owed {
-            ledger.owe(self.account.entry(), tokens, || Some((*self.account).clone()));
+    pub(super) fn more(&self, books: &Books, tokens: u64, now: Time) {
+        let (account, ledger) = (&*self.account, &books.ledger);
+        if self.is_owed && (account.shared != Shared::Store || ledger.is_cut_off()) {
+            let (stand_in, share) = instead(account.bucket(), &account.limit, ledger.hosts());
+            let _ = books.table.decide(&stand_in, &share, Op::Charge(tokens), now);
+            ledger.owe(account.entry(), tokens, || Some(account.clone()));
         } else {
-            ledger.charge(&self.account, tokens);
+            charge(account, books, tokens, now);
         }
     }
 
-    /// Of what is owed no more is charged in the end than is missing of the share then.
+    /// Of what is owed no more is charged than is missing of the share when that happens. What was charged already stays so: less
+    /// passes, never more.
     pub(super) fn less(&self, ledger: &Ledger, tokens: u64) {
         if !self.is_owed {
             ledger.give_back(&self.account, tokens);

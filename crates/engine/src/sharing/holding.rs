@@ -47,9 +47,8 @@ impl Engine {
         let (estimate, is_in_time) = (hold.estimate(), now <= hold.expires());
         self.settle(hold, actual, now);
         let more = actual.saturating_sub(estimate);
-        for one in taken.iter().filter(|one| one.is_estimate && more > 0) {
-            charge(store, &asked(one, more), now).await;
-        }
+        let dearer = taken.iter().filter(|one| one.is_estimate && more > 0).map(|one| asked(one, more));
+        charge(|asks| store.ask(asks, now), &dearer.collect::<Vec<_>>()).await;
         let unused = taken.iter().map(|one| asked(one, one.unused(estimate, actual)));
         let unused: Vec<Ask> = unused.filter(|ask| ask.cost > 0 && is_in_time).collect();
         if !unused.is_empty() {

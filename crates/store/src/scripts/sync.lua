@@ -29,7 +29,12 @@ local function window(held, start, most, spent, length)
   if held then
     local before, begun = string.match(held, '^(.+):(%d+)$')
     begun, has_jumped = tonumber(begun), tonumber(begun) > latest
-    if has_jumped then begun = start end
+    if has_jumped then
+      begun = start
+    elseif start > latest then
+      -- Told by a host that has not noticed yet.
+      start, at = begun, begun
+    end
     if begun >= start then used, at = tonumber(before), begun end
   end
   if at == start then used = math.min(math.max(0, used + spent), most) end
