@@ -40,15 +40,14 @@ const GATHER: Duration = Duration::from_millis(1);
 /// So many questions of the background are under way at the same time: fewer than keep others from asking.
 const AT_ONCE: usize = 16;
 
-/// So many debts are paid together, and for so long before something else is looked after again.
+/// Debts are paid and letters sent for so long before something else is looked after again.
+const TURN: Duration = Duration::from_millis(100);
+
+/// So many debts are paid before it is looked how long that took.
 const DEBTS_AT_ONCE: usize = 64;
-const PAYING: Duration = Duration::from_millis(100);
 
 /// So many different numbers of hosts are remembered for as long as something is owed.
 const MOST_SHARES: usize = 8;
-
-/// So many letters are sent to a group before something else is.
-const LETTERS_AT_ONCE: usize = 8;
 
 /// After so long every host that could not reach the store has been there again.
 const LONGEST_RETURN: Duration = Duration::from_secs(5);
@@ -318,11 +317,10 @@ impl Keeper {
 
     /// Tells what was spent by rules with `shared: store`, until nothing is due.
     async fn tell(&mut self, engine: &Engine) {
-        for _ in 0..LETTERS_AT_ONCE {
+        let start = Instant::now();
+        self.tell_some(engine).await;
+        while self.beaten_at.is_some() && self.teller.has_more() && start.elapsed() < TURN {
             self.tell_some(engine).await;
-            if self.beaten_at.is_none() || !self.teller.has_more() {
-                return;
-            }
         }
     }
 
@@ -365,7 +363,7 @@ impl Keeper {
     async fn pay(&mut self, engine: &Engine) {
         let start = Instant::now();
         self.remember_share(engine.ledger().hosts());
-        while self.pay_some(engine).await && start.elapsed() < PAYING {}
+        while self.pay_some(engine).await && start.elapsed() < TURN {}
         if self.debtors.is_empty() {
             self.shares.clear();
         }

@@ -28,6 +28,9 @@ const FORGOTTEN: Duration = Duration::from_secs(30 * 60);
 /// Buckets that are told of in one piece.
 const MOST_AT_ONCE: usize = 500;
 
+/// Letters that are sent before something else is looked after. Only in a cluster there are more groups than one.
+const MOST_LETTERS: usize = 256;
+
 /// Nobody is locked out for longer than it takes for so long's worth of tokens to come back, or for all of them.
 const LONGEST_DEBT: f64 = 60.0;
 
@@ -117,9 +120,14 @@ impl Teller {
                 due.entry(group).or_default().push(*id);
             }
         }
-        self.has_more = due.values().any(|ids| ids.len() > MOST_AT_ONCE);
+        let mut due: Vec<(u32, Vec<AccountId>)> = due.into_iter().collect();
+        due.iter_mut().for_each(|(_, ids)| self.sort(ids));
+        due.sort_by_key(|(_, ids)| ids.first().map(|id| self.rank(id)));
+        let room = MOST_LETTERS.saturating_sub(self.unanswered.len());
+        self.has_more = due.len() > room || due.iter().any(|(_, ids)| ids.len() > MOST_AT_ONCE);
+        due.truncate(room);
         for (group, mut ids) in due {
-            self.choose(&mut ids);
+            ids.truncate(MOST_AT_ONCE);
             let letter = self.write(engine, group, ids, (now, store_now));
             self.unanswered.insert(group, letter);
         }
@@ -131,13 +139,16 @@ impl Teller {
         self.has_more
     }
 
-    /// Leaves as many as go into one letter: those that are urgent, and of the others those that were told of longest ago.
-    /// Each bucket is in it once, be it that it has two accounts for a moment.
-    fn choose(&self, ids: &mut Vec<AccountId>) {
-        ids.sort_by_key(|id| self.known.get(id).map(|known| (!known.is_urgent, known.told_at)));
+    /// Those that are urgent come first, and of the others those that were told of longest ago.
+    fn rank(&self, id: &AccountId) -> Option<(bool, Time)> {
+        self.known.get(id).map(|known| (!known.is_urgent, known.told_at))
+    }
+
+    /// Each bucket is there once, be it that it has two accounts for a moment.
+    fn sort(&self, ids: &mut Vec<AccountId>) {
+        ids.sort_by_key(|id| self.rank(id));
         let mut keys = HashSet::new();
         ids.retain(|id| self.known.get(id).is_some_and(|known| keys.insert(known.key)));
-        ids.truncate(MOST_AT_ONCE);
     }
 
     fn write(&mut self, engine: &Engine, group: u32, ids: Vec<AccountId>, (now, store_now): (Time, Time)) -> Letter {
@@ -242,5 +253,34 @@ mod tests {
         assert!(letters(&mut teller, now(60)).is_empty());
         teller.close_idle(&engine, now(60));
         assert!(ledger.account(id).is_none());
+    }
+    #[test]
+    fn groups_that_are_urgent_come_first_where_there_are_many() {
+        let engine = Engine::builder().accounts(4_096).build(tollgate_rules::RuleSet::default(), Time::ZERO);
+        let ledger: &Ledger = engine.ledger();
+        let (mut teller, second) = (Teller::default(), Duration::from_secs(1));
+        let now = |seconds: u32| Time::ZERO + second * (seconds + 10);
+        for client in 0..1_000_u64 {
+            let account =
+                Arc::new(Account { client: Box::from(client.to_be_bytes()), fingerprint: client, ..account() });
+            let id = ledger.open(account.entry(), || Some((*account).clone())).unwrap();
+            assert!(ledger.spend(id, 1));
+            teller.used(ledger, id, &account, client >= 900, now(0));
+        }
+        let mut told = 0;
+        for turn in 0..5 {
+            let letters = teller.letters(&engine, |key| u32::from(key.slot("")), (second, now(2), now(2)));
+            assert_eq!((letters.len() == MOST_LETTERS, teller.has_more()), (turn < 3, turn < 3));
+            if turn == 0 {
+                let urgent = letters.iter().flat_map(|letter| &letter.ids).filter_map(|id| ledger.account(*id));
+                assert_eq!(urgent.filter(|account| account.fingerprint >= 900).count(), 100);
+            }
+            for letter in letters {
+                told += letter.batch.spent.iter().map(|spent| spent.tokens).sum::<i64>();
+                let missing = vec![0.0; letter.ids.len()];
+                teller.answered(&engine, &letter, &Totals { time: now(2), missing }, now(2));
+            }
+        }
+        assert_eq!(told, 1_000);
     }
 }
