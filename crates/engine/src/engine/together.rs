@@ -42,11 +42,7 @@ impl Way {
     ) -> Way {
         match check.shared {
             Shared::Local | Shared::Cluster => Way::Here,
-            Shared::Store if !books.ledger.is_cut_off() => {
-                // Be it that it was looked at while they could not be reached.
-                check.is_degraded = false;
-                Way::Here
-            }
+            Shared::Store if !books.ledger.is_cut_off() => Way::Here,
             Shared::StoreLease if !check.is_degraded => {
                 let hand = in_hand(check, bucket(limit, check), books, (doing, now));
                 lent(check, hand, rules, (limit, amount), books, (can_ask, now))
@@ -280,7 +276,9 @@ impl Plan {
             if !check.is_told() || !check.decision.is_allowed() {
                 continue;
             }
-            let (entry, is_owed) = (entry(limit, check), check.is_degraded);
+            // What others can be told by now is told, whatever it was taken from.
+            let is_owed = check.is_degraded && (check.shared != Shared::Store || books.ledger.is_cut_off());
+            let entry = entry(limit, check);
             let account = || self.account(check, parts);
             if is_owed {
                 books.ledger.owe(entry, check.cost, account);
