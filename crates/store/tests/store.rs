@@ -323,6 +323,30 @@ async fn what_is_settled_late_lets_nobody_through_twice() {
 }
 
 #[tokio::test]
+async fn what_turns_out_to_cost_more_is_taken_of_every_limit_as_far_as_it_goes() {
+    let server = Server::start(Kind::Redis, &[]);
+    let store = open(config(&server)).await;
+    let rules = "
+  - name: a
+    key: [user]
+    limits: [100 per day, 200 per day using sliding-window, 40 per day using fixed-window]
+    shared: store-exact
+    on_failure: refuse
+";
+    let (engine, clock) = (engine(rules), Clock::system());
+    let attributes = [("user", Value::Text("ann"))];
+    let request = Request::new("n", &attributes).with_cost(10);
+    let reserved = engine.reserve_with(&store, &request, PATIENCE, clock.now()).await;
+    let (hold, before) = (reserved.unwrap_or_else(|verdict| panic!("{verdict:?}")), store.stats().answered);
+    engine.settle_with(&store, hold, 60, clock.now()).await;
+    // A window that is nearly used up gives what it has.
+    let left = engine.peek_with(&store, &request.with_cost(0), clock.now()).await;
+    let left: Vec<u64> = left.checks().iter().map(|check| check.decision.remaining).collect();
+    assert_eq!(left, [40, 140, 0]);
+    assert_eq!(store.stats().answered - before, 3, "all of them, the rest, and to look");
+}
+
+#[tokio::test]
 async fn c3_a_user_of_the_access_list_needs_no_more_than_is_written() {
     // As in the documentation of the crate.
     let user = "on >secret ~tg:* +eval +evalsha +time +mget +set +psetex +incrby +del +pexpire +zadd +zcard +zrange +zrangebyscore +zrem \
