@@ -2,11 +2,12 @@
 
 use crate::listen::Stop;
 use crate::state::State;
+use std::mem::Discriminant;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tollgate::model::Shared;
-use tollgate::store::Store;
+use tollgate::store::{Store, Trouble};
 use tracing::{info, warn};
 
 /// How often it is looked.
@@ -17,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Looks until the daemon is to end.
 pub(crate) async fn watch(state: Arc<State>, mut stop: Stop) {
-    let mut store = StoreWatch { lost_at: Some(Instant::now()), is_told: false, was_there: false };
+    let mut store = StoreWatch { lost_at: Some(Instant::now()), told: None, was_there: false };
     let mut warned_of = 0;
     loop {
         match state.sharing() {
@@ -56,12 +57,16 @@ fn shared_rules(state: &State) -> Vec<String> {
     shared.map(|(namespace, rule)| format!("{}/{}", namespace.model().name, rule.name)).collect()
 }
 
+/// Of what kind the trouble was that was told of, if that was known.
+#[derive(Clone, Copy)]
+struct Told(Option<Discriminant<Trouble>>);
+
 /// Whether the store can be reached, as far as has been said.
 struct StoreWatch {
     /// Since when it cannot.
     lost_at: Option<Instant>,
-    /// Whether that has been said.
-    is_told: bool,
+    /// What has been said about it.
+    told: Option<Told>,
     /// Whether it ever could be.
     was_there: bool,
 }
@@ -73,32 +78,32 @@ impl StoreWatch {
             (false, None) => self.lost_at = Some(Instant::now()),
             _ => {}
         }
-        if let Some(lost_at) = self.lost_at
-            && !self.is_told
-        {
+        if let Some(lost_at) = self.lost_at {
             self.lost(store, lost_at.elapsed());
         }
     }
 
     fn found(&mut self, store: &Store, after: Duration) {
         let address = &store.config().address;
-        if self.is_told {
+        if self.told.is_some() {
             info!(store = %address, ?after, "the store is back; limits are shared again");
         } else if !self.was_there {
             info!(store = %address, "limits are shared through the store");
         }
-        *self = StoreWatch { lost_at: None, is_told: false, was_there: true };
+        *self = StoreWatch { lost_at: None, told: None, was_there: true };
     }
 
-    /// Says why once that is known.
+    /// Says why once that is known, and again if it is for another kind of reason: somebody may have to do something else about it.
     fn lost(&mut self, store: &Store, since: Duration) {
-        let why = match store.trouble() {
-            Some(trouble) => trouble.to_string(),
-            None if since >= PATIENCE => "the store does not answer".to_owned(),
-            None => return,
-        };
+        let trouble = store.trouble();
+        let kind = trouble.as_deref().map(std::mem::discriminant);
+        let is_news = self.told.is_none_or(|told| kind.is_some() && told.0 != kind);
+        if !is_news || kind.is_none() && since < PATIENCE {
+            return;
+        }
+        let why = trouble.map_or_else(|| "the store does not answer".to_owned(), |trouble| trouble.to_string());
         let address = &store.config().address;
         warn!(store = %address, "{why}; until it is back, rules that are shared do what their `on_failure` says");
-        self.is_told = true;
+        self.told = Some(Told(kind));
     }
 }

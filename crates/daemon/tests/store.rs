@@ -301,6 +301,25 @@ fn without_the_store_rules_do_what_they_say_and_say_so() {
     assert!(log.contains("after=") && log.contains(&format!("store={}", fleet.redis.address)), "{log}");
 }
 
+#[test]
+fn the_log_says_why_the_store_is_lost_and_again_when_it_is_for_another_reason() {
+    let (mut redis, folder) = (Redis::start(), Folder::new());
+    let rules = folder.path().join("rules.yaml");
+    std::fs::write(&rules, RULES).unwrap();
+    let port = redis.address.port().to_string();
+    let set = Command::new("redis-cli").args(["-p", &port, "CONFIG", "SET", "requirepass", "secret"]).output().unwrap();
+    assert_eq!(set.stdout, b"OK\n");
+    let store = format!("redis://{}", redis.address);
+    let daemon = Daemon::start_logging(&["--rules", rules.to_str().unwrap(), "--store", &store], &[]);
+    assert!(
+        eventually(|| daemon.log().contains("the store wants a password and has got none: NOAUTH")),
+        "{}",
+        daemon.log()
+    );
+    redis.kill();
+    assert!(eventually(|| daemon.log().contains("the store cannot be reached")), "{}", daemon.log());
+}
+
 /// What `tollgate top` shows.
 fn top(daemon: &Daemon) -> String {
     let address = daemon.address.to_string();

@@ -84,3 +84,8 @@ pub use watch::Watch;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// And that of the page about sharing.
+#[cfg(all(doctest, feature = "redis"))]
+#[doc = include_str!("../../../docs/sharing.md")]
+struct SharingPage;

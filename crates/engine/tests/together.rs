@@ -185,6 +185,15 @@ fn n5_clients_that_there_is_no_account_for_have_their_share_and_no_more() {
 }
 
 #[test]
+fn whoever_asks_why_is_told_that_the_others_cannot_be_reached() {
+    let engine = engine("{ name: a, key: [user], limits: [100 per hour], shared: store }");
+    let explain = || engine.explain(&Request::new("n", &[("user", Value::Text("alice"))]), at(0)).to_string();
+    assert!(!explain().contains("could not be asked"));
+    engine.ledger().set_cut_off(true);
+    assert!(explain().contains("could not be asked; its rule's `on_failure` has decided"), "{}", explain());
+}
+
+#[test]
 fn n5_a_second_outage_begins_where_the_first_has_ended() {
     let engine = engine("{ name: a, key: [user], limits: [100 per hour], shared: store }");
     engine.ledger().set_hosts(4);

@@ -2,7 +2,7 @@
 //! in it. This is the only place that changes the map.
 
 use crate::connection::Commands;
-use crate::keeper::{self, Trouble, jittered};
+use crate::keeper::{self, Trouble, jittered, silent};
 use crate::map::Map;
 use crate::resp::Command;
 use crate::slots::{Range, read_map};
@@ -153,7 +153,7 @@ impl Cluster {
         self.shared.turn_to_connect().await;
         let (longest, question) = (self.shared.config.connect_timeout, question());
         let asking = keeper::ask_once(address, &question, &self.shared.config);
-        let reply = timeout(longest, asking).await.unwrap_or(Err(Trouble::Slow(longest)))?;
+        let reply = timeout(longest, asking).await.unwrap_or_else(|_| Err(silent(longest, &self.shared.config)))?;
         read_map(reply, address).map_err(|none| Trouble::Refused(none.to_string()))
     }
 

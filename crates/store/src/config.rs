@@ -65,6 +65,16 @@ impl Config {
             remembered: 4_096,
         }
     }
+
+    #[cfg(feature = "tls")]
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    #[cfg(not(feature = "tls"))]
+    pub(crate) fn is_encrypted(&self) -> bool {
+        false
+    }
 }
 
 /// A version of the protocol of Redis.

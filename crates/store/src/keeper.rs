@@ -41,6 +41,12 @@ impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Trouble::Unreachable(why) => write!(f, "the store cannot be reached: {why}"),
+            Trouble::Refused(why) if why.starts_with("NOAUTH") => {
+                write!(f, "the store wants a password and has got none: {why}")
+            }
+            Trouble::Refused(why) if why.contains("NOPERM") => {
+                write!(f, "the store's user may not do all that is needed there: {why}")
+            }
             Trouble::Refused(why) => write!(f, "the store refuses: {why}"),
             Trouble::Slow(took) => write!(f, "the store takes {took:?} to answer, which is more than the budget"),
         }
@@ -58,7 +64,7 @@ pub(crate) async fn keep(shared: Arc<Shared>, node: Arc<Node>) {
         shared.turn_to_connect().await;
         let longest = shared.config.connect_timeout;
         let connected = timeout(longest, connect(&shared, &node)).await;
-        match connected.unwrap_or(Err(Trouble::Slow(longest))) {
+        match connected.unwrap_or_else(|_| Err(silent(longest, &shared.config))) {
             Ok(stream) => {
                 node.set(missing, Connection::new(stream, Arc::clone(&node.lost)));
                 shared.found.notify_waiters();
@@ -107,7 +113,7 @@ async fn find(config: &Config) -> Result<String, Trouble> {
         match timeout(longest, ask_sentinel(sentinel, name, config)).await {
             Ok(Ok(address)) => return Ok(address),
             Ok(Err(other)) => trouble = other,
-            Err(_) => trouble = Trouble::Slow(longest),
+            Err(_) => trouble = silent(longest, config),
         }
     }
     Err(trouble)
@@ -260,6 +266,12 @@ async fn exchange(stream: &mut Stream, command: &[u8]) -> Result<Reply, Trouble>
             Err(error) => return Err(unreachable(error)),
         }
     }
+}
+
+/// Nothing came of a new connection in time.
+pub(crate) fn silent(longest: Duration, config: &Config) -> Trouble {
+    let hint = if config.is_encrypted() { "; does it speak TLS on this port?" } else { "" };
+    Trouble::Unreachable(format!("no answer to a new connection within {longest:?}{hint}"))
 }
 
 fn unreachable(error: impl fmt::Display) -> Trouble {

@@ -85,6 +85,9 @@ fn mark_replaced(considered: &mut [Considered], namespace: &CompiledNamespace) {
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: {}", self.verdict.action(), self.verdict.reason().name())?;
+        if self.verdict.is_degraded() {
+            writeln!(f, "  ! a limit that hosts share could not be asked; its rule's `on_failure` has decided")?;
+        }
         for Considered { rule, result } in &self.rules {
             match result {
                 Err(reason) => writeln!(f, "  - {rule}: {reason}")?,

@@ -187,8 +187,7 @@ fn adds_up(rule: &Rule, fields: &Fields<'_>, report: &mut Report<'_>) {
     if let Some(limit) = amounts.find(apart) {
         let shared = name_of(&names::SHARED, &rule.shared);
         let what = format!("hosts cannot share `{}` by `{shared}`", shorten(&limit.amount.to_string()));
-        let help =
-            "it matters when each of them let requests through; write `store-exact`, or limit by a bucket or a window";
+        let help = "it matters when each of them let requests through; write `store-exact`, or limit by a bucket or a fixed or calendar window";
         report.wrong(node.place, what, help);
     }
 }
