@@ -1,7 +1,7 @@
 //! Nodes that die, hang, or do not know us any more, under load.
 
 use crate::common::{Kind, PATIENCE, Server, now, pause};
-use crate::load::{self, LONGEST_RECOVERY, Load, RATE, assert_hardly_any, undisturbed};
+use crate::load::{self, LONGEST_RECOVERY, Load, RATE, assert_hardly_any};
 use crate::nodes::{Cluster, PRIMARIES, map, until};
 use std::time::Duration;
 use tollgate_store::Config;
@@ -46,65 +46,57 @@ fn fail_over(mut cluster: Cluster, story: &str, end: impl FnOnce(&mut Server)) -
 
 #[test]
 fn n4_a_primary_that_was_killed_is_not_waited_for_and_its_replica_is_found() {
-    undisturbed(|| {
-        for kind in Kind::ALL {
-            let others = fail_over(Cluster::start(kind), "killed", Server::kill);
-            assert_hardly_any(others, "others than the killed one");
-        }
-    });
+    for kind in Kind::ALL {
+        let others = fail_over(Cluster::start(kind), "killed", Server::kill);
+        assert_hardly_any(others, "others than the killed one");
+    }
 }
 
 #[test]
 fn n4_a_primary_that_hangs_is_not_waited_for_and_its_replica_is_found() {
-    undisturbed(|| {
-        for kind in Kind::ALL {
-            let others = fail_over(Cluster::start(kind), "stopped", |node| node.signal("STOP"));
-            assert_hardly_any(others, "others than the stopped one");
-        }
-    });
+    for kind in Kind::ALL {
+        let others = fail_over(Cluster::start(kind), "stopped", |node| node.signal("STOP"));
+        assert_hardly_any(others, "others than the stopped one");
+    }
 }
 
 #[test]
 fn n4_a_cluster_that_goes_down_with_one_of_its_nodes_is_found_again() {
-    undisturbed(|| {
-        for kind in Kind::ALL {
-            fail_over(Cluster::start_with(kind, &[]), "killed, and all slots are required", Server::kill);
-        }
-    });
+    for kind in Kind::ALL {
+        fail_over(Cluster::start_with(kind, &[]), "killed, and all slots are required", Server::kill);
+    }
 }
 
 #[test]
 fn n4_a_node_that_does_not_know_us_any_more_is_not_asked_and_the_others_are() {
-    undisturbed(|| {
-        let known = ["ACL", "SETUSER", "tollgate", "on", ">secret", "~*", "+@all"];
-        for kind in Kind::ALL {
-            let cluster = Cluster::start(kind);
-            for node in &cluster.nodes {
-                node.client().text(&known);
-            }
-            let slots = load::slots(&cluster.config());
-            let (user, password) = (Some("tollgate".to_owned()), Some("secret".to_owned()));
-            let load = Load::start(Config { user, password, ..cluster.config() }, RATE);
-            load.wait_until_steady();
-            let node = cluster.nodes.first().unwrap();
-            let (low, high, _) = map(&mut node.client()).swap_remove(0);
-            let is_meant = |user: u64| slots.get(user as usize).is_some_and(|slot| (low..=high).contains(slot));
-            let (start, before) = (now(), load.store.stats());
-            node.client().text(&["ACL", "DELUSER", "tollgate"]);
-            pause(Duration::from_millis(1_500));
-            let during = load.store.stats();
+    let known = ["ACL", "SETUSER", "tollgate", "on", ">secret", "~*", "+@all"];
+    for kind in Kind::ALL {
+        let cluster = Cluster::start(kind);
+        for node in &cluster.nodes {
             node.client().text(&known);
-            let recovery = load.wait_for(is_meant);
-            let report = load.report(start);
-            let (others, affected) = load.undisturbed(start, |user| !is_meant(user));
-            println!("{kind:?}: unknown: back after {recovery:?}; of others {affected} of {others}; {report:?}");
-            report.assert_nobody_waits("unknown");
-            assert!(recovery <= LONGEST_RECOVERY + report.lateness, "{kind:?}: back after {recovery:?}");
-            assert_hardly_any((others, affected), "others than the one that does not know us");
-            let waited = during.late + during.failed - before.late - before.failed;
-            assert!(waited <= 40 || !report.is_undisturbed(), "{kind:?}: {before:?} {during:?}");
         }
-    });
+        let slots = load::slots(&cluster.config());
+        let (user, password) = (Some("tollgate".to_owned()), Some("secret".to_owned()));
+        let load = Load::start(Config { user, password, ..cluster.config() }, RATE);
+        load.wait_until_steady();
+        let node = cluster.nodes.first().unwrap();
+        let (low, high, _) = map(&mut node.client()).swap_remove(0);
+        let is_meant = |user: u64| slots.get(user as usize).is_some_and(|slot| (low..=high).contains(slot));
+        let (start, before) = (now(), load.store.stats());
+        node.client().text(&["ACL", "DELUSER", "tollgate"]);
+        pause(Duration::from_millis(1_500));
+        let during = load.store.stats();
+        node.client().text(&known);
+        let recovery = load.wait_for(is_meant);
+        let report = load.report(start);
+        let (others, affected) = load.undisturbed(start, |user| !is_meant(user));
+        println!("{kind:?}: unknown: back after {recovery:?}; of others {affected} of {others}; {report:?}");
+        report.assert_nobody_waits("unknown");
+        assert!(recovery <= LONGEST_RECOVERY + report.lateness, "{kind:?}: back after {recovery:?}");
+        assert_hardly_any((others, affected), "others than the one that does not know us");
+        let waited = during.late + during.failed - before.late - before.failed;
+        assert!(waited <= 40 || !report.is_undisturbed(), "{kind:?}: {before:?} {during:?}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::common::{Kind, Server, now, pause};
 use crate::deciding::{allowed, ask, open, slot};
-use crate::load::{self, Load, RATE, assert_hardly_any, undisturbed};
+use crate::load::{self, Load, RATE, assert_hardly_any};
 use crate::nodes::Cluster;
 use std::time::Duration;
 use tollgate::Time;
@@ -87,30 +87,28 @@ async fn n4_a_slot_on_its_way_is_asked_for_on_both_sides_and_nothing_is_let_thro
 
 #[test]
 fn n4_slots_move_under_load_and_hardly_anybody_notices() {
-    undisturbed(|| {
-        for kind in Kind::ALL {
-            let cluster = Cluster::start(kind);
-            let slots = load::slots(&cluster.config());
-            let load = Load::start(cluster.config(), RATE);
-            load.wait_until_steady();
-            let start = now();
-            for slot in slots.iter().take(15) {
-                let from = cluster.keeper(*slot, 0);
-                let (from, to) = (cluster.node_at(&from), cluster.others(*slot)[0]);
-                cluster.begin_to_move(*slot, from, to);
-                pause(Duration::from_millis(20));
-                move_keys(*slot, from, to);
-                cluster.give(*slot, to);
-                pause(Duration::from_millis(20));
-            }
-            let moved = start.elapsed();
-            pause(Duration::from_millis(500));
-            let report = load.report(start);
-            let (all, degraded) = load.undisturbed(start, |_| true);
-            println!("{kind:?}: 15 slots moved in {moved:?}; {degraded} of {all} without the store; {report:?}");
-            report.assert_nobody_waits("moving");
-            // Two limits of a user may be on two sides for a moment.
-            assert_hardly_any((all, degraded), "moving");
+    for kind in Kind::ALL {
+        let cluster = Cluster::start(kind);
+        let slots = load::slots(&cluster.config());
+        let load = Load::start(cluster.config(), RATE);
+        load.wait_until_steady();
+        let start = now();
+        for slot in slots.iter().take(15) {
+            let from = cluster.keeper(*slot, 0);
+            let (from, to) = (cluster.node_at(&from), cluster.others(*slot)[0]);
+            cluster.begin_to_move(*slot, from, to);
+            pause(Duration::from_millis(20));
+            move_keys(*slot, from, to);
+            cluster.give(*slot, to);
+            pause(Duration::from_millis(20));
         }
-    });
+        let moved = start.elapsed();
+        pause(Duration::from_millis(500));
+        let report = load.report(start);
+        let (all, degraded) = load.undisturbed(start, |_| true);
+        println!("{kind:?}: 15 slots moved in {moved:?}; {degraded} of {all} without the store; {report:?}");
+        report.assert_nobody_waits("moving");
+        // Two limits of a user may be on two sides for a moment.
+        assert_hardly_any((all, degraded), "moving");
+    }
 }

@@ -3,8 +3,6 @@
 #![allow(dead_code, reason = "no test uses all of it")]
 
 use crate::common::{PATIENCE, now, pause};
-use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,27 +25,6 @@ const MOST_WAITING: u64 = 20;
 /// A timer that is later than this says that the machine is busy, and connections may be lost by that for a while.
 const LATE: Duration = Duration::from_millis(3);
 const UNREST: Duration = Duration::from_millis(800);
-
-/// Where the machine is late, it says nothing that a test failed. It is tried again, so many times in all.
-const TRIES: usize = 4;
-
-thread_local! {
-    /// By how much timers were late in the loads of this test.
-    static LATEST: Cell<Duration> = const { Cell::new(Duration::ZERO) };
-}
-
-/// Runs a test about times. If it fails while the machine is late, it is run again.
-pub(crate) fn undisturbed(test: impl Fn()) {
-    for _ in 1..TRIES {
-        LATEST.set(Duration::ZERO);
-        let Err(failure) = catch_unwind(AssertUnwindSafe(&test)) else { return };
-        if LATEST.get() <= LATE {
-            resume_unwind(failure);
-        }
-        println!("timers were late by {:?}, so it is tried again", LATEST.get());
-    }
-    test();
-}
 
 const RULES: &str = "
 namespace: n
@@ -253,10 +230,6 @@ impl Load {
 
 impl Drop for Load {
     fn drop(&mut self) {
-        let samples = self.lateness.lock().unwrap_or_else(PoisonError::into_inner);
-        let latest = samples.iter().map(|sample| sample.took).max().unwrap_or_default();
-        LATEST.set(LATEST.get().max(latest));
-        drop(samples);
         self.is_over.store(true, Ordering::Relaxed);
     }
 }
