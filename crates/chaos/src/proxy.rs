@@ -2,6 +2,7 @@ use crate::chaos::Chaos;
 use crate::counts::{Counters, Counts};
 use crate::script::Script;
 use crate::{tcp, udp};
+use futures_timer::Delay;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -171,10 +172,11 @@ impl Shared {
         self.start.elapsed()
     }
 
-    /// Waits until there has been one for so long. Also a timer that is due takes a millisecond, so it is not asked for.
+    /// Waits until there has been one for so long. Timers of tokio go by whole milliseconds, and two would be nearly three.
     pub(crate) async fn until(&self, due: Duration) {
-        if due > self.elapsed() {
-            sleep_until(self.start + due).await;
+        let rest = due.saturating_sub(self.elapsed());
+        if !rest.is_zero() {
+            Delay::new(rest).await;
         }
     }
 }
