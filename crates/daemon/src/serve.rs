@@ -220,6 +220,11 @@ impl<'a> Daemon<'a> {
         if tokio::time::timeout(DRAIN, drained).await.is_err() {
             warn!("some connections did not end in time");
         }
+        if let Some(sharing) = self.state.sharing()
+            && !sharing.flush().await
+        {
+            warn!("the store could not be told of all that was spent here");
+        }
         for (_, address) in &self.addresses {
             if let Address::Unix(path) = address {
                 let _ = std::fs::remove_file(path);

@@ -4,8 +4,8 @@
 //! one or two atomic operations; whoever talks to the others looks which accounts were touched, tells what was spent,
 //! and closes those that are not used any more.
 //!
-//! Invariant: what was spent is either in an account's `tokens` or `owed`, or has been taken out by [`Ledger::take_untold`] or
-//! [`Ledger::take_owed`] by whoever tells it. Nothing is in both, so nothing is told twice.
+//! Invariant: what was spent is either in an account's `tokens` or `owed`, or has been taken out by [`Ledger::take_untold`],
+//! [`Ledger::take_owed`] or [`Ledger::take_to_pay`] by whoever tells it. Nothing is in both, so nothing is told twice.
 
 mod account;
 mod marks;
@@ -39,6 +39,7 @@ pub struct Ledger {
     urgent: Marks,
     bell: OnceLock<Box<dyn Fn() + Send + Sync>>,
     is_cut_off: AtomicBool,
+    is_unsettled: AtomicBool,
     hosts: AtomicU64,
     unrecorded: AtomicU64,
 }
@@ -52,6 +53,7 @@ impl Ledger {
             urgent: Marks::new(count),
             bell: OnceLock::new(),
             is_cut_off: AtomicBool::new(true),
+            is_unsettled: AtomicBool::new(false),
             hosts: AtomicU64::new(1),
             unrecorded: AtomicU64::new(0),
         }
@@ -70,6 +72,26 @@ impl Ledger {
     /// Whether the others cannot be reached, so that rules do what they say for failures.
     pub fn is_cut_off(&self) -> bool {
         self.is_cut_off.load(Ordering::Relaxed)
+    }
+
+    /// Says whether what was spent while the others could not be reached has been charged since. Unless somebody says so, it has.
+    pub fn set_settled(&self, is_settled: bool) {
+        self.is_unsettled.store(!is_settled, Ordering::Relaxed);
+    }
+
+    /// Whether a bucket has still to pay for what was spent of it while the others could not be reached.
+    pub(crate) fn is_to_pay(&self, entry: Entry) -> bool {
+        self.is_unsettled.load(Ordering::Relaxed) && self.debtor(entry).is_some_and(|id| self.is_owing(id))
+    }
+
+    /// Whether something is owed of a bucket, or is being paid and may be owed again.
+    pub(crate) fn owes(&self, entry: Entry) -> bool {
+        self.debtor(entry).is_some_and(|id| self.is_owing(id) || self.is_paying(id))
+    }
+
+    /// The account of a bucket, if there is anybody who pays.
+    fn debtor(&self, entry: Entry) -> Option<AccountId> {
+        self.bell.get().and_then(|_| self.find(entry))
     }
 
     /// Says how many hosts there are, this one included.

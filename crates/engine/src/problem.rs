@@ -25,6 +25,8 @@ pub enum Kind {
     QuotaExceeded,
     /// The service's: it can do less than usual.
     ReducedCapacity,
+    /// The service's: it cannot tell at present what the client has used.
+    Unavailable,
     /// The client's: it behaves in no way that makes sense.
     AbnormalUsage,
 }
@@ -34,7 +36,9 @@ impl Kind {
     pub const fn uri(self) -> &'static str {
         match self {
             Kind::QuotaExceeded => "https://iana.org/assignments/http-problem-types#quota-exceeded",
-            Kind::ReducedCapacity => "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+            Kind::ReducedCapacity | Kind::Unavailable => {
+                "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+            }
             Kind::AbnormalUsage => "https://iana.org/assignments/http-problem-types#abnormal-usage-detected",
         }
     }
@@ -43,7 +47,7 @@ impl Kind {
     pub const fn title(self) -> &'static str {
         match self {
             Kind::QuotaExceeded => "Quota Exceeded",
-            Kind::ReducedCapacity => "Temporary Reduced Capacity",
+            Kind::ReducedCapacity | Kind::Unavailable => "Temporary Reduced Capacity",
             Kind::AbnormalUsage => "Abnormal Usage Detected",
         }
     }
@@ -52,7 +56,7 @@ impl Kind {
     pub const fn status(self) -> u16 {
         match self {
             Kind::QuotaExceeded | Kind::AbnormalUsage => 429,
-            Kind::ReducedCapacity => 503,
+            Kind::ReducedCapacity | Kind::Unavailable => 503,
         }
     }
 }
@@ -103,6 +107,7 @@ fn detail(kind: Kind, told: &Told<'_>, out: &mut impl Write) -> fmt::Result {
     match kind {
         Kind::QuotaExceeded => violations(told, out)?,
         Kind::ReducedCapacity => out.write_str("The service is at its capacity.")?,
+        Kind::Unavailable => out.write_str("The service cannot tell at present what you have used.")?,
         Kind::AbnormalUsage => out.write_str("Unusual use was detected.")?,
     }
     match told.retry_seconds() {

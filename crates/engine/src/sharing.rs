@@ -4,6 +4,8 @@
 //! it, no longer than its budget. Everything else happens in one task in the background, which is called when something
 //! is urgent and looks after the rest now and then.
 
+mod debtors;
+mod flush;
 mod holding;
 mod lender;
 mod teller;
@@ -13,14 +15,16 @@ pub use holding::Unreached;
 use crate::clock::Clock;
 use crate::engine::{Answer, Engine, Explanation, Pending, Question, Step, Verdict};
 use crate::ledger::{Account, AccountId};
+use debtors::Debtors;
+use flush::Waiting;
 use lender::{Lender, Lent, Wish, borrow};
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use teller::{Letter, Teller};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 use tollgate_limit::Time;
@@ -37,20 +41,28 @@ const TICK: Duration = Duration::from_millis(20);
 /// What is urgent is told together with all that is within this.
 const GATHER: Duration = Duration::from_millis(1);
 
-/// So many questions of the background are under way at the same time: fewer than keep others from asking.
+/// So many questions of the background are under way at the same time.
 const AT_ONCE: usize = 16;
 
 /// Debts are paid and letters sent for so long before something else is looked after again.
 const TURN: Duration = Duration::from_millis(100);
 
-/// So many debts are paid before it is looked how long that took.
-const DEBTS_AT_ONCE: usize = 64;
+/// So many debts are paid at the same time, and so many of them by one question: so few that requests are hardly held up, and
+/// that each is on its way before anybody asks who owes nothing any more.
+const DEBTS_AT_ONCE: usize = 8;
+const DEBTS_TOGETHER: usize = 4;
+
+/// So many debtors are looked at for those whom the store can be asked about.
+const MOST_LOOKED_AT: usize = 1_000;
 
 /// So many different numbers of hosts are remembered for as long as something is owed.
 const MOST_SHARES: usize = 8;
 
 /// After so long every host that could not reach the store has been there again.
 const LONGEST_RETURN: Duration = Duration::from_secs(5);
+
+/// Clients ask the store again after so long, whether or not they have paid by then.
+const LONGEST_SETTLING: Duration = Duration::from_millis(500);
 
 /// After so many beats that nobody answered the store counts as gone.
 const MOST_MISSED: u32 = 2;
@@ -62,15 +74,18 @@ const LONGEST_DEBT: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub struct Sharing {
     store: Store,
-    _task: Arc<Task>,
+    task: Arc<Task>,
 }
 
 /// Ends when it is dropped.
-struct Task(JoinHandle<()>);
+struct Task {
+    handle: JoinHandle<()>,
+    flushes: mpsc::Sender<Waiting>,
+}
 
 impl Drop for Task {
     fn drop(&mut self) {
-        self.0.abort();
+        self.handle.abort();
     }
 }
 
@@ -84,6 +99,8 @@ impl Sharing {
         let (store, bell) = (Store::open(config), Arc::new(Notify::new()));
         let ring = Arc::clone(&bell);
         engine.ledger().on_urgent(move || ring.notify_one());
+        // Who is decided about before the store is reached pays first, too.
+        engine.ledger().set_settled(false);
         let host = Host(RandomState::new().hash_one(0_u8));
         let keeper = Keeper {
             engine: Arc::downgrade(engine),
@@ -97,9 +114,12 @@ impl Sharing {
             ahead: Ahead::default(),
             teller: Teller::default(),
             lender: Lender::default(),
-            debtors: HashSet::new(),
+            debtors: Debtors::default(),
+            told_debtors: Debtors::default(),
         };
-        Sharing { store, _task: Arc::new(Task(tokio::spawn(keeper.run(bell)))) }
+        let (flushes, waiting) = mpsc::channel(1);
+        let handle = tokio::spawn(keeper.run(bell, waiting));
+        Sharing { store, task: Arc::new(Task { handle, flushes }) }
     }
 
     /// Where hosts count together.
@@ -224,27 +244,43 @@ struct Keeper {
     ahead: Ahead,
     teller: Teller,
     lender: Lender,
-    /// Accounts in which something may be owed.
-    debtors: HashSet<AccountId>,
+    /// Accounts in which something may be owed to the store.
+    debtors: Debtors,
+    /// The same where hosts only tell what they spend.
+    told_debtors: Debtors,
 }
 
 impl Keeper {
-    async fn run(mut self, bell: Arc<Notify>) {
+    async fn run(mut self, bell: Arc<Notify>, mut flushes: mpsc::Receiver<Waiting>) {
         loop {
-            if timeout(TICK, bell.notified()).await.is_ok() {
-                sleep(GATHER).await;
-            }
+            let waiting = tokio::select! {
+                waiting = flushes.recv() => waiting,
+                rung = timeout(TICK, bell.notified()) => {
+                    if rung.is_ok() {
+                        sleep(GATHER).await;
+                    }
+                    None
+                }
+            };
             // Without an engine there is nobody to talk for.
             let Some(engine) = self.engine.upgrade() else { return };
+            if let Some(waiting) = waiting {
+                self.flush(&engine, waiting).await;
+                continue;
+            }
             self.look(&engine);
             let was_cut_off = engine.ledger().is_cut_off();
             self.beat(&engine).await;
-            if !engine.ledger().is_cut_off() {
+            let is_cut_off = engine.ledger().is_cut_off();
+            if !is_cut_off {
                 // What was spent up to now is owed before others say what they have spent.
                 if was_cut_off {
                     self.look(&engine);
                 }
-                self.pay(&engine).await;
+                self.charge_told(&engine);
+            }
+            self.pay(&engine).await;
+            if !is_cut_off {
                 self.tell(&engine).await;
                 self.lend(&engine).await;
             }
@@ -267,7 +303,8 @@ impl Keeper {
             };
             // Of limits that only the store keeps, debts are all that there are accounts for.
             if account.shared == Shared::StoreExact || ledger.is_owing(id) {
-                self.debtors.insert(id);
+                let is_told = account.shared == Shared::Store;
+                if is_told { &mut self.told_debtors } else { &mut self.debtors }.add(id);
             }
             match account.shared {
                 Shared::Store => self.teller.used(ledger, id, &account, is_urgent, now),
@@ -305,13 +342,20 @@ impl Keeper {
     fn lose(&mut self, engine: &Engine) {
         self.found_at = None;
         engine.ledger().set_cut_off(true);
+        // Of a cluster others may be there, whose clients need not wait.
+        if !self.store.is_cluster() {
+            engine.ledger().set_settled(false);
+        }
     }
 
     /// The store knows of so many hosts. It may have forgotten some while nobody could reach it, and they come back one by one.
     fn find(&mut self, engine: &Engine, hosts: u64) {
         let ledger = engine.ledger();
-        let is_settled = self.found_at.get_or_insert_with(Instant::now).elapsed() >= LONGEST_RETURN;
-        ledger.set_hosts(if is_settled { hosts } else { hosts.max(ledger.hosts()) });
+        if self.found_at.is_none() {
+            ledger.set_settled(false);
+        }
+        let are_all_back = self.found_at.get_or_insert_with(Instant::now).elapsed() >= LONGEST_RETURN;
+        ledger.set_hosts(if are_all_back { hosts } else { hosts.max(ledger.hosts()) });
         ledger.set_cut_off(false);
     }
 
@@ -341,7 +385,8 @@ impl Keeper {
     async fn lend(&mut self, engine: &Engine) {
         let now = self.clock.now();
         let (store, clock) = (self.store.clone(), self.clock.clone());
-        let wishes = self.lender.wishes(engine, now).into_iter().map(|wish| fulfil(store.clone(), wish, now));
+        let wishes = self.lender.wishes(engine, (now, self.ahead.store_time(now)));
+        let wishes = wishes.into_iter().map(|wish| fulfil(store.clone(), wish, now));
         each(wishes, |answer: Option<(AccountId, Ask, Lent)>| {
             if let Some((id, ask, lent)) = answer {
                 self.lender.answered(engine, (id, &ask), lent, clock.now());
@@ -359,51 +404,81 @@ impl Keeper {
         }
     }
 
-    /// Charges what was spent while the store could not be reached, as far as it still counts.
+    /// Charges what was spent while nobody could be told, as far as it still counts, before others tell what they have spent.
+    fn charge_told(&mut self, engine: &Engine) {
+        let (ledger, now) = (engine.ledger(), self.clock.now());
+        self.remember_share(ledger.hosts());
+        while let Some(id) = self.told_debtors.next() {
+            if let Some(account) = ledger.account(id) {
+                let tokens = engine.still_owed(&account, ledger.take_owed(id), self.shares.make_contiguous(), now);
+                engine.charge(&account, tokens, now);
+            }
+        }
+    }
+
+    /// Charges what was spent while the store could not be reached, as far as it still counts, to whoever can be: some of a cluster
+    /// may be there, and a store that does not count hosts may do everything else.
     async fn pay(&mut self, engine: &Engine) {
         let start = Instant::now();
         self.remember_share(engine.ledger().hosts());
         while self.pay_some(engine).await && start.elapsed() < TURN {}
-        if self.debtors.is_empty() {
+        let is_paid = self.debtors.is_empty();
+        if is_paid && self.told_debtors.is_empty() {
             self.shares.clear();
+        }
+        let is_settled = is_paid || self.found_at.is_some_and(|found_at| found_at.elapsed() > LONGEST_SETTLING);
+        if is_settled && (self.store.is_cluster() || !engine.ledger().is_cut_off()) {
+            engine.ledger().set_settled(true);
         }
     }
 
     /// Says whether there may be more to pay.
     async fn pay_some(&mut self, engine: &Engine) -> bool {
-        let (ledger, now) = (engine.ledger(), self.clock.now());
-        let hosts = self.shares.make_contiguous();
-        let mut charges = Vec::new();
-        for id in std::mem::take(&mut self.debtors) {
-            let Some(account) = ledger.account(id) else { continue };
-            if !ledger.is_owing(id) {
-                // Whoever tells or lends closes its accounts itself.
-                if account.shared == Shared::StoreExact && !ledger.close(id) {
-                    self.debtors.insert(id);
-                }
-                continue;
-            }
-            self.debtors.insert(id);
-            // What is only written down here is so at once, before others tell what they have spent.
-            if charges.len() == DEBTS_AT_ONCE && account.shared != Shared::Store {
-                continue;
-            }
-            let tokens = engine.still_owed(&account, ledger.take_owed(id), hosts, now);
-            match account.shared {
-                Shared::Store => engine.charge(&account, tokens, now),
-                _ => charges.push(pay(self.store.clone(), id, debt(&account, tokens), now)),
-            }
-        }
-        let (count, mut is_answered) = (charges.len(), true);
+        let ledger = engine.ledger();
+        let debts = self.debts(engine);
+        let (count, mut is_answered) = (debts.len(), false);
+        let now = self.clock.now();
+        let letters = self.together(debts).into_iter().map(|debts| pay(self.store.clone(), debts, now));
         // What nobody answered may have been charged or not. It is charged again: then a client gets less, never more.
-        each(charges.into_iter(), |(id, unpaid)| {
-            if unpaid > 0 {
-                is_answered = false;
-                ledger.owe_again(id, unpaid);
-            }
+        each(letters, |letter| {
+            is_answered |= letter.iter().all(|(_, unpaid)| *unpaid == 0);
+            letter.into_iter().for_each(|(id, unpaid)| ledger.paid(id, unpaid));
         })
         .await;
         is_answered && count == DEBTS_AT_ONCE
+    }
+
+    /// The debts of those whose turn it is.
+    fn debts(&mut self, engine: &Engine) -> Vec<(AccountId, Ask)> {
+        let (ledger, now) = (engine.ledger(), self.clock.now());
+        let mut debts = Vec::new();
+        for _ in 0..self.debtors.len().min(MOST_LOOKED_AT) {
+            if debts.len() == DEBTS_AT_ONCE {
+                break;
+            }
+            let Some(id) = self.debtors.next() else { break };
+            let Some(account) = ledger.account(id) else { continue };
+            let is_owing = ledger.is_owing(id);
+            // Whoever lends closes its accounts itself.
+            if !is_owing && (account.shared != Shared::StoreExact || ledger.close(id)) {
+                continue;
+            }
+            // It is looked at again until nothing is owed. Meanwhile another node of a cluster may be there.
+            self.debtors.add(id);
+            let key = Fingerprint::new(account.limit_id, &account.client);
+            if is_owing && self.store.is_reached(&key) {
+                let tokens = engine.still_owed(&account, ledger.take_to_pay(id), self.shares.make_contiguous(), now);
+                debts.push((id, debt(&account, key, tokens)));
+            }
+        }
+        debts
+    }
+
+    /// Puts debts together that can be paid by one question.
+    fn together(&self, mut debts: Vec<(AccountId, Ask)>) -> Vec<Vec<(AccountId, Ask)>> {
+        debts.sort_by_key(|(_, debt)| self.store.group(&debt.key));
+        let groups = debts.chunk_by(|(_, one), (_, other)| self.store.group(&one.key) == self.store.group(&other.key));
+        groups.flat_map(|group| group.chunks(DEBTS_TOGETHER)).map(<[_]>::to_vec).collect()
     }
 }
 
@@ -413,15 +488,16 @@ async fn send(store: Store, host: Host, letter: Letter) -> (Letter, Option<Total
     (letter, totals)
 }
 
-fn debt(account: &Account, tokens: u64) -> Ask {
-    let key = Fingerprint::new(account.limit_id, &account.client);
+fn debt(account: &Account, key: Fingerprint, tokens: u64) -> Ask {
     Ask { key, limit: account.limit, cost: tokens, max_wait: None, says: Says::Quota }
 }
 
-/// Charges a debt, and says what of it could not be. No request waits for it.
-async fn pay(store: Store, id: AccountId, debt: Ask, now: Time) -> (AccountId, u64) {
-    let is_charged = charge(|asks| store.ask_patiently(asks, now), std::slice::from_ref(&debt)).await;
-    (id, if is_charged { 0 } else { debt.cost })
+/// Charges debts, and says how much of each is still owed. No request waits for it.
+async fn pay(store: Store, debts: Vec<(AccountId, Ask)>, now: Time) -> Vec<(AccountId, u64)> {
+    let asks: Vec<Ask> = debts.iter().map(|(_, debt)| debt.clone()).collect();
+    let uncharged = charge(|asks| store.ask_patiently(asks, now), &asks).await;
+    let unpaid = |debt: &Ask| if uncharged.contains(&debt.key) { debt.cost } else { 0 };
+    debts.iter().map(|(id, debt)| (*id, unpaid(debt))).collect()
 }
 
 /// Takes tokens ahead, or gives back what is not needed.
@@ -431,8 +507,8 @@ async fn fulfil(store: Store, wish: Wish, now: Time) -> Option<(AccountId, Ask, 
             let lent = borrow(&store, &ask, now).await;
             Some((id, ask, lent))
         }
-        Wish::Return { ask } => {
-            store.give_back(vec![ask]).await;
+        Wish::Return { ask, taken_at } => {
+            store.give_back_patiently(vec![ask], taken_at).await;
             None
         }
     }
@@ -455,17 +531,20 @@ where
     }
 }
 
-/// Takes tokens in the store whether they are there or not, and says whether it has answered. Limits that cannot go into
-/// debt give all that they have.
-async fn charge<F: Future<Output = Told>>(ask: impl Fn(Vec<Ask>) -> F, debts: &[Ask]) -> bool {
+/// Takes tokens in the store whether they are there or not, and says of which it has not answered that it did. Limits that cannot go
+/// into debt give all that they have.
+async fn charge<F: Future<Output = Told>>(ask: impl Fn(Vec<Ask>) -> F, debts: &[Ask]) -> Vec<Fingerprint> {
     let owed = |debt: &Ask, cost| Ask { cost, max_wait: Some(LONGEST_DEBT), says: Says::Quota, ..debt.clone() };
     let all: Vec<Ask> = debts.iter().filter(|debt| debt.cost > 0).map(|debt| owed(debt, debt.cost)).collect();
-    let decisions = match ask(all.clone()).await {
-        Told::Decided(decisions) => decisions,
-        Told::Refused { .. } => return true,
-        Told::Failed => return false,
-    };
+    let keys = |debts: &[Ask]| debts.iter().map(|debt| debt.key).collect();
+    let Told::Decided(decisions) = ask(all.clone()).await else { return keys(&all) };
     let refused = all.iter().zip(&decisions).filter(|(_, decision)| !decision.is_allowed() && decision.remaining > 0);
     let rest: Vec<Ask> = refused.map(|(debt, decision)| owed(debt, decision.remaining)).collect();
-    ask(rest).await != Told::Failed
+    match ask(rest.clone()).await {
+        Told::Decided(_) => Vec::new(),
+        Told::Refused { .. } | Told::Failed => keys(&rest),
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -209,6 +209,10 @@ fn check_asks_nobody_and_so_does_the_same() {
         assert_eq!(ask("shut"), (Action::Refuse(503), Reason::Unavailable));
         assert_eq!(ask("tested"), (Action::Allow, Reason::WithinLimits));
     }
+    let stranger = attributes("shut", "gil");
+    let body = engine.check(&Request::new("n", &stranger), Time::ZERO).problem();
+    assert!(body.contains(r#""detail":"The service cannot tell at present what you have used."#), "{body}");
+    assert!(body.contains(r#""violated-policies":[]"#), "{body}");
     assert_eq!([0, 1, 2].map(|_| ask("here").0), [Action::Allow, Action::Allow, Action::Refuse(429)]);
     // Who was shut out has paid nothing here.
     let attributes = attributes("shut", "shut");

@@ -2,15 +2,15 @@
 //! a request that others refuse is given back, and nobody waits for that.
 
 use crate::call::{Answer, Ask, Call, Says};
+use crate::node::Until;
 use crate::refund::Refund;
 use crate::script::Run;
-use crate::store::Shared;
+use crate::store::{Question, Shared};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
-use tokio::time::Instant;
 use tollgate_limit::{Decision, Time};
 
 /// Those of the questions whose states are in one slot.
@@ -31,20 +31,20 @@ pub(crate) enum Taken {
 }
 
 /// What each limit says, if all nodes say it before the deadline.
-pub(crate) async fn ask(shared: &Arc<Shared>, asks: &[Ask], deadline: Instant) -> Option<Vec<Decision>> {
+pub(crate) async fn ask(shared: &Arc<Shared>, asks: &[Ask], until: Until) -> Option<Vec<Decision>> {
     let Some(parts) = each_part(asks, &shared.slots(asks)) else {
         shared.stats.impossible.add();
         return None;
     };
     // Nothing is taken where somebody is known not to answer.
     let map = shared.map();
-    let is_there = |part: &Part| map.node(part.slot).is_some_and(|node| node.connection().is_some());
+    let is_there = |part: &Part| map.node(part.slot).is_some_and(|node| node.ready().is_some());
     if !parts.iter().all(is_there) {
         shared.stats.unreachable.add();
         shared.stale();
         return None;
     }
-    let answers = all(parts.iter().map(|part| shared.put(part.slot, &part.call, deadline))).await;
+    let answers = all(parts.iter().map(|part| shared.put(part.slot, &part.call, until))).await;
     let passes = passes(&parts, &answers);
     if passes != Some(true) {
         give_back(shared, &parts, &answers);
@@ -77,7 +77,8 @@ fn give_back(shared: &Arc<Shared>, parts: &[Part], answers: &[Option<Answer>]) {
             each.filter(|(ask, (fits, _))| *fits && ask.cost > 0).map(|(ask, _)| ask.clone()).collect();
         if !taken.is_empty() {
             let (shared, taken_at) = (Arc::clone(shared), answer.now);
-            tokio::spawn(async move { shared.give_back(&taken, Taken::At(taken_at)).await });
+            let home = shared.home.clone();
+            home.spawn(async move { shared.give_back(&taken, Taken::At(taken_at), shared.later()).await });
         }
     }
 }
@@ -87,12 +88,11 @@ impl Shared {
         asks.iter().map(|ask| self.slot(&ask.key)).collect()
     }
 
-    /// How many tokens each limit has got back, where the store says it within the budget. What has come in since they were
+    /// How many tokens each limit has got back, where the store says it by then. What has come in since they were
     /// taken is not given back.
-    pub(crate) async fn give_back(&self, asks: &[Ask], taken: Taken) -> Vec<Option<u64>> {
-        let deadline = Instant::now() + self.config.budget;
+    pub(crate) async fn give_back(&self, asks: &[Ask], taken: Taken, until: Until) -> Vec<Option<u64>> {
         let groups = by_slot(&self.slots(asks));
-        let parts = groups.iter().map(|(_, places)| self.give_back_part(chosen(asks, places), taken, deadline));
+        let parts = groups.iter().map(|(_, places)| self.give_back_part(chosen(asks, places), taken, until));
         let given = all(parts).await.into_iter().map(Option::unwrap_or_default);
         self.refusals.forget(asks);
         in_order(asks.len(), groups.iter().map(|(_, places)| places).zip(given))
@@ -100,29 +100,30 @@ impl Shared {
 
     /// What each limit would say, if all nodes say it within the budget.
     pub(crate) async fn look(&self, asks: &[Ask]) -> Option<Vec<Decision>> {
-        let deadline = Instant::now() + self.config.budget;
+        let until = self.soon();
         let groups = by_slot(&self.slots(asks));
-        let parts = groups.iter().map(|(slot, places)| self.look_at(*slot, chosen(asks, places), deadline));
+        let parts = groups.iter().map(|(slot, places)| self.look_at(*slot, chosen(asks, places), until));
         let said: Vec<Vec<Decision>> = all(parts).await.into_iter().collect::<Option<_>>()?;
         in_order(asks.len(), groups.iter().map(|(_, places)| places).zip(said)).into_iter().collect()
     }
 
-    async fn look_at(&self, slot: u16, asks: Vec<Ask>, deadline: Instant) -> Option<Vec<Decision>> {
+    async fn look_at(&self, slot: u16, asks: Vec<Ask>, until: Until) -> Option<Vec<Decision>> {
         let Some(call) = Call::look(asks) else {
             self.stats.impossible.add();
             return None;
         };
-        let answer = self.put(slot, &call, deadline).await?;
+        let answer = self.put(slot, &call, until).await?;
         Some(answer.decisions(call.asks(), false))
     }
 
     /// Puts a question to whoever keeps the slot.
-    async fn put(&self, slot: u16, call: &Call, deadline: Instant) -> Option<Answer> {
+    async fn put(&self, slot: u16, call: &Call, until: Until) -> Option<Answer> {
         let write = |out: &mut Vec<u8>, form| call.write(out, &self.config.prefix, form);
-        self.question(slot, write, |reply| call.answer(&reply).ok(), deadline).await
+        let question = Question { slot, script: call.script(), write };
+        self.question(question, |reply| call.answer(&reply).ok(), until).await
     }
 
-    async fn give_back_part(&self, asks: Vec<Ask>, taken: Taken, deadline: Instant) -> Option<Vec<u64>> {
+    async fn give_back_part(&self, asks: Vec<Ask>, taken: Taken, until: Until) -> Option<Vec<u64>> {
         let refund = match taken {
             Taken::Ago(ago) => Refund::of_taken_ago(asks, ago),
             Taken::At(time) => Refund::of_taken_at(asks, time),
@@ -135,7 +136,7 @@ impl Shared {
         let keys: Vec<Vec<u8>> = names.collect();
         let arguments: Vec<Vec<u8>> = refund.arguments().map(|word| word.as_bytes().to_vec()).collect();
         let run = Run { script: refund.script(), keys: &keys, arguments: &arguments };
-        refund.read(&self.run(&run, deadline).await?).ok()
+        refund.read(&self.run(&run, until).await?).ok()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::key::Fingerprint;
 use crate::resp::{Command, Reply};
-use crate::script::{BUCKETS, Form, LIMITS, LOOK, Script};
+use crate::script::{BUCKETS, Form, LIMITS, LOOK, Script, WINDOWS};
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::LazyLock;
@@ -92,15 +92,15 @@ impl Call {
         }
         let terms = asks.iter().map(|ask| Some((says(ask.says), ask.limit.terms(ask.cost, ask.max_wait)?)));
         let terms: SmallVec<[(Says, Terms); 4]> = terms.collect::<Option<_>>()?;
-        let is_plain = terms.iter().all(|(says, terms)| *says == Says::Refuse && kind(terms) == "b");
+        let script = script_for(&terms);
         let mut arguments = Arguments { bytes: Vec::with_capacity(ROOM * terms.len()), count: 0 };
         for (says, terms) in &terms {
-            if !is_plain {
+            if !std::ptr::eq(script, &BUCKETS) {
                 arguments.head(*says, terms);
             }
             arguments.add(terms);
         }
-        Some(Call { asks, arguments, script: if is_plain { &BUCKETS } else { &LIMITS } })
+        Some(Call { asks, arguments, script })
     }
 
     /// Asks what would become of a request, and takes nothing.
@@ -382,6 +382,19 @@ fn step(terms: &BucketTerms) -> u64 {
     (terms.fill / 4).min(terms.token.saturating_mul(A_FEW).max(SHORT)).max(1)
 }
 
+/// The shortest that can decide by all of these.
+fn script_for(terms: &[(Says, Terms)]) -> &'static LazyLock<Script> {
+    let are_all = |kinds: &[&str]| terms.iter().all(|(_, terms)| kinds.contains(&kind(terms)));
+    if are_all(&["b"]) && terms.iter().all(|(says, _)| *says == Says::Refuse) {
+        &BUCKETS
+    } else if are_all(&["b", "w", "m"]) {
+        &WINDOWS
+    } else {
+        &LIMITS
+    }
+}
+
+/// What the scripts call it.
 fn kind(terms: &Terms) -> &'static str {
     match terms {
         Terms::Bucket(BucketTerms { clock: UnitClock::Micros, .. }) => "b",

@@ -136,7 +136,7 @@ impl Cluster {
             let (Some(connection), Some(address)) = (node.connection(), node.address()) else { continue };
             let deadline = Instant::now() + self.shared.config.connect_timeout / 4;
             let reply = connection.ask(Commands { bytes: question(), unwanted: 0 }, deadline).await;
-            if let Some(ranges) = reply.and_then(Result::ok).and_then(|reply| read_map(reply, address).ok()) {
+            if let Some(ranges) = reply.ok().and_then(|reply| read_map(reply, address).ok()) {
                 return Ok(ranges);
             }
         }

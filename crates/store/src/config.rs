@@ -28,16 +28,19 @@ pub struct Config {
     /// What all keys begin with. Hosts that count together have the same; two systems on one store have different ones.
     pub prefix: String,
     /// How long a decision waits for the store before its rules do what they say for failures. Five times the time that
-    /// a `PING` takes is generous; a store that takes longer than this to answer counts as down.
+    /// a `PING` takes is generous; a store that takes longer than two thirds of this while it has nothing else to do counts as
+    /// down.
     pub budget: Duration,
     /// How many connections there are, in a cluster to each node. Requests share one of them; the others are there for
     /// when it is lost. Never more than ten are made in a second, so that many nodes take a while at first.
     pub connections: usize,
     /// How long making a connection may take. A store that comes back is found within this and the longest pause
-    /// between two attempts, which is 600 ms.
+    /// between two attempts, which is 200 ms; if many have waited in vain, it is tried for another quarter of a second.
     pub connect_timeout: Duration,
-    /// How many requests wait for a store that has been silent for a third of the budget, or for a node of a cluster. All
-    /// others are decided without it at once.
+    /// How many requests wait in vain for a store, or for a node of a cluster, at least one, from the beginning of an outage until it
+    /// has been well for a quarter of a second, or for twice the budget if that is more, however often the outage comes back meanwhile. All others are decided without it
+    /// at once. Only what comes in the first third of the budget, while nobody can know, waits in any case. Where a store is
+    /// only held up at times, twenty who are answered make up for one who is not.
     pub most_waiting: usize,
     /// How often hosts that decide by themselves tell what they have spent, unless it is urgent. Far from a limit it is
     /// ten times as long.
@@ -64,6 +67,12 @@ impl Config {
             interval: Duration::from_millis(100),
             remembered: 4_096,
         }
+    }
+
+    /// How long a store takes at the most that is well and has nothing else to do. The rest of the budget is for when it has;
+    /// without it a store would be well one moment and not the next.
+    pub(crate) fn prompt(&self) -> Duration {
+        self.budget * 2 / 3
     }
 
     #[cfg(feature = "tls")]

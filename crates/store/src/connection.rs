@@ -1,7 +1,7 @@
 //! One connection, shared by all requests that are in flight: commands go out in the order in which they come, and
 //! replies come back in the same.
 
-use crate::resp::{Command, Reply, take_reply};
+use crate::resp::{Reply, take_reply};
 use crate::stream::Stream;
 use bytes::{Buf, BytesMut};
 use std::collections::VecDeque;
@@ -9,10 +9,12 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, WriteHalf};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -28,28 +30,24 @@ const READ_AT_ONCE: usize = 4 * 1_024;
 /// Where so many are answered at once, many ask at the same time.
 const MANY: usize = 4;
 
-/// So many questions in a row that got no answer, or none in time, mean that the connection is of no use for now.
+/// So many questions in a row without an answer, or none in time, mean that the connection is of no use for now.
 const MOST_FAILURES: u32 = 3;
-
-/// A connection on which answers are late is left alone until one is in time again, but for no longer than this.
-const LONGEST_REST: Duration = Duration::from_millis(100);
 
 /// How often it is looked whose time is up.
 const TICK: Duration = Duration::from_millis(1);
-
-/// Timers go off within a millisecond or two. One that is later says more about this host than about the store.
-const LATE_TIMER: Duration = Duration::from_millis(3);
 
 /// A connection that works, as far as is known. It is closed when the last one who has it is gone.
 #[derive(Debug)]
 pub(crate) struct Connection {
     commands: mpsc::Sender<Exchange>,
-    /// Questions in a row that got no answer.
+    /// Questions in a row that got no answer, or none in time.
     failures: AtomicU32,
-    /// Questions whose answer is waited for.
-    waiting: AtomicUsize,
-    /// Whether nobody is to ask until an answer is in time again.
+    /// Whether nobody is to ask for now.
     rests: AtomicBool,
+    /// What it is tried by.
+    probe: Commands,
+    /// Where it lives. Whoever asks may live somewhere else, and not for as long.
+    home: Handle,
     state: Arc<State>,
 }
 
@@ -67,18 +65,22 @@ struct State {
 struct Exchange {
     commands: Commands,
     deadline: Instant,
-    reply: oneshot::Sender<Result<Reply, Late>>,
+    reply: oneshot::Sender<Result<Reply, NoAnswer>>,
 }
 
-/// The answer did not come in time.
+/// Why there is no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Late {
-    /// Whether it was us who were late: this host had no time to look for it.
-    pub(crate) is_ours: bool,
+pub(crate) enum NoAnswer {
+    /// It did not come in time.
+    Late,
+    /// It never will: the connection is gone.
+    Never,
+    /// Nothing was sent, since too much waits already.
+    Full,
 }
 
 /// What is sent in one piece, so that nothing of anybody else comes between.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Commands {
     pub(crate) bytes: Vec<u8>,
     /// How many replies come before the one that is waited for.
@@ -90,17 +92,21 @@ pub(crate) struct Commands {
 struct Awaited {
     unwanted: usize,
     deadline: Instant,
-    reply: Option<oneshot::Sender<Result<Reply, Late>>>,
+    reply: Option<oneshot::Sender<Result<Reply, NoAnswer>>>,
 }
 
 impl Connection {
-    /// Goes on with a stream that somebody has introduced us on; tells `lost` when it is over.
-    pub(crate) fn new(stream: Stream, lost: Arc<Notify>) -> Connection {
+    /// Goes on with a stream that somebody has introduced us on; tells `lost` when it is over. Whether it is of use is tried by
+    /// `probe`.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub(crate) fn new(stream: Stream, probe: Commands, lost: Arc<Notify>) -> Connection {
         let (commands, received) = mpsc::channel(MOST_QUEUED);
         let state = Arc::new(State { is_closed: AtomicBool::new(false), lost, given_up: Notify::new() });
         tokio::spawn(run(stream, received, Closing(Arc::clone(&state))));
-        let (failures, waiting, rests) = (AtomicU32::new(0), AtomicUsize::new(0), AtomicBool::new(false));
-        Connection { commands, failures, waiting, rests, state }
+        let (failures, rests) = (AtomicU32::new(0), AtomicBool::new(false));
+        Connection { commands, failures, rests, probe, home: Handle::current(), state }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -109,21 +115,20 @@ impl Connection {
 
     /// Whether it is worth asking.
     pub(crate) fn is_ready(&self) -> bool {
-        !self.is_closed() && !self.rests.load(Ordering::Relaxed)
+        !self.is_closed() && !self.rests.load(Ordering::Acquire)
     }
 
-    /// How many wait for a reply.
-    pub(crate) fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
-    }
-
-    /// Sends commands, and waits for the reply to the last until the deadline, give or take half a millisecond. `None` if there
-    /// never will be one.
-    pub(crate) async fn ask(&self, commands: Commands, deadline: Instant) -> Option<Result<Reply, Late>> {
-        let _waiting = Waiting::new(&self.waiting);
+    /// Sends commands, and waits for the reply to the last until the deadline. It may be given up a tick before that, but not in
+    /// the first two thirds of the time.
+    pub(crate) async fn ask(&self, commands: Commands, deadline: Instant) -> Result<Reply, NoAnswer> {
         let (reply, answered) = oneshot::channel();
-        self.commands.try_send(Exchange { commands, deadline, reply }).ok()?;
-        answered.await.ok()
+        // When it is looked next it may be too late.
+        let deadline = deadline - TICK.min(deadline.saturating_duration_since(Instant::now()) / 3);
+        self.commands.try_send(Exchange { commands, deadline, reply }).map_err(|unsent| match unsent {
+            TrySendError::Full(_) => NoAnswer::Full,
+            TrySendError::Closed(_) => NoAnswer::Never,
+        })?;
+        answered.await.unwrap_or(Err(NoAnswer::Never))
     }
 
     pub(crate) fn succeeded(&self) {
@@ -137,54 +142,33 @@ impl Connection {
         }
     }
 
+    /// Whether that was the third time in a row.
+    pub(crate) fn fails(&self) -> bool {
+        self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= MOST_FAILURES
+    }
+
     /// Closes it. Everybody who waits learns at once that there will be no reply.
-    fn give_up(&self) {
+    pub(crate) fn give_up(&self) {
+        self.rest();
         self.state.given_up.notify_one();
     }
 
-    /// Lets it rest after the third answer in a row that was late: whoever keeps it may only have been held up for a moment.
-    pub(crate) fn was_late(self: &Arc<Connection>, budget: Duration) {
-        if self.fails() && !self.rests.swap(true, Ordering::Relaxed) {
-            tokio::spawn(recover(Arc::clone(self), budget));
-        }
+    /// Says that nobody is to ask for now, and whether that is news.
+    pub(crate) fn rest(&self) -> bool {
+        !self.rests.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether that was the third time in a row.
-    fn fails(&self) -> bool {
-        self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= MOST_FAILURES
+    /// Whoever sees this sees what was found out about the server before.
+    pub(crate) fn go_on(&self) {
+        self.rests.store(false, Ordering::Release);
     }
-}
 
-/// Asks for the time until the answer is within the budget, or gives the connection up.
-async fn recover(connection: Arc<Connection>, budget: Duration) {
-    let end = Instant::now() + LONGEST_REST;
-    loop {
-        let mut bytes = Vec::new();
-        Command::new(&mut bytes, 1).word("TIME");
-        let asked_at = Instant::now();
-        match connection.ask(Commands { bytes, unwanted: 0 }, end).await {
-            Some(Ok(_)) if asked_at.elapsed() <= budget => break,
-            Some(Ok(_)) if Instant::now() < end => {}
-            _ => return connection.give_up(),
-        }
+    pub(crate) fn probe(&self) -> Commands {
+        self.probe.clone()
     }
-    connection.succeeded();
-    connection.rests.store(false, Ordering::Relaxed);
-}
 
-/// Somebody who waits, also if it gives up.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl Waiting<'_> {
-    fn new(waiting: &AtomicUsize) -> Waiting<'_> {
-        waiting.fetch_add(1, Ordering::Relaxed);
-        Waiting(waiting)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+    pub(crate) fn home(&self) -> &Handle {
+        &self.home
     }
 }
 
@@ -288,9 +272,10 @@ impl Talk {
     fn add(&mut self, first: Exchange, commands: &mut mpsc::Receiver<Exchange>) {
         let mut next = Some(first);
         while let Some(exchange) = next {
-            // Who finds no room learns at once that there will be no reply.
             if self.backlog.len() < MOST_QUEUED {
                 self.backlog.push_back(exchange);
+            } else {
+                let _ = exchange.reply.send(Err(NoAnswer::Full));
             }
             next = commands.try_recv().ok();
         }
@@ -309,18 +294,17 @@ impl Talk {
 
     /// Tells those whose time is up. Replies to what was written may still come, and are then nobody's.
     fn give_up(&mut self, now: Instant) {
-        let late = |deadline| Err(Late { is_ours: now.saturating_duration_since(deadline) > LATE_TIMER });
-        let is_over = |deadline: Instant| deadline <= now + TICK / 2;
+        let is_over = |deadline: Instant| deadline <= now;
         for awaited in self.waiting.iter_mut().filter(|awaited| is_over(awaited.deadline)) {
             if let Some(reply) = awaited.reply.take() {
-                let _ = reply.send(late(awaited.deadline));
+                let _ = reply.send(Err(NoAnswer::Late));
             }
         }
         let backlog = std::mem::take(&mut self.backlog).into_iter();
         let (over, rest): (VecDeque<_>, VecDeque<_>) = backlog.partition(|exchange| is_over(exchange.deadline));
         self.backlog = rest;
         for exchange in over {
-            let _ = exchange.reply.send(late(exchange.deadline));
+            let _ = exchange.reply.send(Err(NoAnswer::Late));
         }
     }
 
@@ -377,7 +361,7 @@ mod tests {
             yield_now().await;
         }
         for asking in asked {
-            assert_eq!(asking.await, None);
+            assert!(matches!(asking.await, Err(NoAnswer::Never | NoAnswer::Full)));
         }
     }
 
@@ -387,7 +371,8 @@ mod tests {
         for round in 0..1_000 {
             let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
             let _silent = listener.accept().await.unwrap();
-            let connection = Arc::new(Connection::new(Box::new(stream), Arc::default()));
+            let probe = Commands { bytes: Vec::new(), unwanted: 0 };
+            let connection = Arc::new(Connection::new(Box::new(stream), probe, Arc::default()));
             let asking = [(); 2].map(|()| tokio::spawn(ask_until_lost(Arc::clone(&connection))));
             sleep(Duration::from_micros(round % 50)).await;
             connection.give_up();

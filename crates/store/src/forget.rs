@@ -20,7 +20,7 @@ impl Store {
             let name = ask.key.name(&self.config().prefix);
             let keys = [self.told_name(&ask.key).into_bytes(), name.into_bytes()];
             let run = Run { script: &FORGET, keys: &keys, arguments: &[] };
-            is_forgotten &= matches!(self.run(&run, self.patience()).await, Some(Reply::Integer(_)));
+            is_forgotten &= matches!(self.run(&run).await, Some(Reply::Integer(_)));
         }
         // What was refused while this was on its way is no longer true, either.
         self.forget_refusals(asks);

@@ -2,7 +2,7 @@
 
 use crate::call::{Ask, Call, Says};
 use crate::config::{Address, Config, Protocol};
-use crate::connection::Connection;
+use crate::connection::{Commands, Connection};
 use crate::key::Fingerprint;
 use crate::node::Node;
 use crate::resp::{Command, Reply, take_reply};
@@ -21,9 +21,9 @@ use tollgate_limit::{Limit, Quota};
 
 /// The shortest and the longest pause between two attempts. With the first there are never more than ten a second.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(110);
-const LONGEST_PAUSE: Duration = Duration::from_millis(450);
+const LONGEST_PAUSE: Duration = Duration::from_millis(150);
 
-/// How often a script is run at the most to see whether it takes no longer than the budget.
+/// How often a script is run at the most to see whether it is answered promptly.
 const TRIES: usize = 3;
 
 /// Why there is no connection.
@@ -48,7 +48,9 @@ impl fmt::Display for Trouble {
                 write!(f, "the store's user may not do all that is needed there: {why}")
             }
             Trouble::Refused(why) => write!(f, "the store refuses: {why}"),
-            Trouble::Slow(took) => write!(f, "the store takes {took:?} to answer, which is more than the budget"),
+            Trouble::Slow(took) => {
+                write!(f, "the store takes {took:?} to answer, which is more than two thirds of the budget")
+            }
         }
     }
 }
@@ -65,8 +67,8 @@ pub(crate) async fn keep(shared: Arc<Shared>, node: Arc<Node>) {
         let longest = shared.config.connect_timeout;
         let connected = timeout(longest, connect(&shared, &node)).await;
         match connected.unwrap_or_else(|_| Err(silent(longest, &shared.config))) {
-            Ok(stream) => {
-                node.set(missing, Connection::new(stream, Arc::clone(&node.lost)));
+            Ok((stream, probe)) => {
+                node.set(missing, Connection::new(stream, probe, Arc::clone(&node.lost)));
                 shared.found.notify_waiters();
                 pause = SHORTEST_PAUSE;
             }
@@ -136,8 +138,8 @@ async fn ask_sentinel(sentinel: &str, name: &str, config: &Config) -> Result<Str
     }
 }
 
-/// A stream on which we are known and on which every script that decides was run within the budget.
-async fn connect(shared: &Shared, node: &Arc<Node>) -> Result<Stream, Trouble> {
+/// A stream on which we are known and on which every script that decides was run, and answered promptly; and how to try that again.
+async fn connect(shared: &Shared, node: &Arc<Node>) -> Result<(Stream, Commands), Trouble> {
     let config = &shared.config;
     let address = match node.address() {
         Some(address) => address.to_owned(),
@@ -145,15 +147,26 @@ async fn connect(shared: &Shared, node: &Arc<Node>) -> Result<Stream, Trouble> {
     };
     let mut stream = stream::connect(&address, config).await.map_err(unreachable)?;
     introduce(&mut stream, config).await?;
-    for call in trials(shared, node) {
+    let trials = trials(shared, node);
+    for call in &trials {
         // The first time the store has to compile it.
-        run(&mut stream, &call, shared, Form::Source).await?;
-        let took = time(&mut stream, &call, shared).await?;
-        if took > config.budget {
+        run(&mut stream, call, shared, Form::Source).await?;
+        let took = time(&mut stream, call, shared).await?;
+        if took > config.prompt() {
             return Err(Trouble::Slow(took));
         }
     }
-    Ok(stream)
+    Ok((stream, probe(&trials, config)))
+}
+
+/// All of these at once, or the time where there is nothing else to ask for.
+fn probe(trials: &[Call], config: &Config) -> Commands {
+    let mut bytes = Vec::new();
+    trials.iter().for_each(|call| call.write(&mut bytes, &config.prefix, Form::Digest));
+    if trials.is_empty() {
+        Command::new(&mut bytes, 1).word("TIME");
+    }
+    Commands { bytes, unwanted: trials.len().saturating_sub(1) }
 }
 
 /// What somebody says to whom no connection is kept.
@@ -170,7 +183,7 @@ async fn time(stream: &mut Stream, call: &Call, shared: &Shared) -> Result<Durat
         let start = Instant::now();
         run(stream, call, shared, Form::Digest).await?;
         best = best.min(start.elapsed());
-        if best <= shared.config.budget {
+        if best <= shared.config.prompt() {
             break;
         }
     }
@@ -230,7 +243,8 @@ fn auth(config: &Config) -> Option<Vec<u8>> {
 fn trials(shared: &Shared, node: &Arc<Node>) -> Vec<Call> {
     let Some(tag) = shared.tag_at(node) else { return Vec::new() };
     let quota = Quota::new(1_000, Duration::from_secs(1)).ok();
-    let limits = quota.into_iter().flat_map(|quota| [Limit::token_bucket(quota), Limit::fixed_window(quota)]);
+    let kinds = [Limit::token_bucket, Limit::fixed_window, Limit::sliding_window];
+    let limits = quota.into_iter().flat_map(|quota| kinds.map(|limit| limit(quota)));
     let calls = limits.zip(0..).filter_map(|(limit, number)| {
         let key = Fingerprint::of_nobody(tag, number);
         Call::new(vec![Ask { key, limit, cost: 0, max_wait: None, says: Says::Refuse }])

@@ -34,11 +34,12 @@
 //!
 //! # When the store fails
 //!
-//! No decision waits for longer than its [budget](Config::budget). A connection on which three answers in a row are late is
-//! left alone until one is in time again, and given up after a tenth of a second; one on which what comes is no answer is
-//! given up at once. While there is none nobody waits at all: each rule does what its `on_failure` says, and the verdict
+//! No decision waits for longer than its [budget](Config::budget), and no more than [so many](Config::most_waiting) wait in vain for
+//! one outage. After three late answers in a row nobody asks until the store was asked for nobody and is prompt again: within
+//! two thirds of the budget. A connection on which it is not for a tenth of a second, or the budget, is given up, and one on which it
+//! says that it can do nothing at once. Meanwhile each rule does what its `on_failure` says, and the verdict
 //! says that it was degraded. New connections are made no more than ten times a second, and used once the store has run every script
-//! that decides within the budget, so that one that only reads, has no memory left or is still loading is not asked. A
+//! that decides and was prompt, so that one that only reads, has no memory left or is still loading is not asked. A
 //! request that was given up may still have been counted: then a client gets less, never more. A primary that dies may take with it what its replicas did not hear in time, and so much is then let through again.
 //!
 //! # Clusters
@@ -85,6 +86,7 @@ mod keeper;
 mod key;
 mod map;
 mod node;
+mod patience;
 mod refund;
 mod refusals;
 mod resp;
@@ -94,6 +96,7 @@ mod stats;
 mod store;
 mod stream;
 mod sync;
+mod trial;
 
 pub use call::{Ask, Call, Says, Unreadable};
 #[cfg(feature = "tls")]
@@ -103,7 +106,7 @@ pub use keeper::Trouble;
 pub use key::{Client, Fingerprint};
 pub use refund::Refund;
 pub use resp::{Malformed, Reply, take_reply};
-pub use script::{BUCKETS, GIVE_BACK, LIMITS, LOOK, Script};
+pub use script::{BUCKETS, GIVE_BACK, LIMITS, LOOK, Script, WINDOWS};
 pub use slots::{NoMap, Range, Redirection, read_map};
 pub use stats::Snapshot;
 pub use store::{Store, Told};

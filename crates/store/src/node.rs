@@ -1,19 +1,32 @@
-//! One server that keeps states: our connections to it, and how long it has been silent.
+//! One server that keeps states: our connections to it, whom they are asked on, and when they rest.
 
 use crate::config::Config;
-use crate::connection::{Commands, Connection, Late};
+use crate::connection::{Commands, Connection, NoAnswer};
 use crate::keeper::Trouble;
+use crate::patience::Patience;
 use crate::resp::Reply;
+use crate::script::Script;
 use crate::stats::Stats;
+use crate::trial::Trial;
 use arc_swap::ArcSwapOption;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// How many wait for a server that was late. As many give up a connection.
-const MOST_DOUBTING: usize = 3;
+/// What errors of a server begin with that does nothing that we ask for, whatever it is.
+const UNFIT: [&str; 9] = [
+    "BUSY ",
+    "CLUSTERDOWN The cluster is down",
+    "LOADING ",
+    "MASTERDOWN ",
+    "MISCONF ",
+    "NOAUTH ",
+    "NOREPLICAS ",
+    "OOM ",
+    "READONLY ",
+];
 
 /// What is known of a server. Nobody but its keeper makes connections.
 #[derive(Debug)]
@@ -24,12 +37,21 @@ pub(crate) struct Node {
     pub(crate) lost: Arc<Notify>,
     connections: Vec<ArcSwapOption<Connection>>,
     trouble: ArcSwapOption<Trouble>,
-    /// When it began to be silent, in microseconds since `start`: it said something then, or was asked after it had not
-    /// been for a while.
-    silent_since: AtomicU64,
-    /// Whether it did not answer in time, and has not answered anything since.
-    is_doubted: AtomicBool,
+    /// When the source of a script was last sent that it had forgotten, by the script's digest.
+    reloaded_at: Mutex<HashMap<String, Instant>>,
+    pub(crate) patience: Patience,
+    pub(crate) budget: Duration,
+    /// How long it takes at the most while it is well and has nothing else to do.
+    pub(crate) prompt: Duration,
     start: Instant,
+}
+
+/// For how long an answer is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Until {
+    pub(crate) deadline: Instant,
+    /// Whether no request waits for it. Then it takes nobody's place, and says nothing about how long requests wait.
+    pub(crate) is_patient: bool,
 }
 
 /// Why nothing came of asking a node.
@@ -51,8 +73,10 @@ impl Node {
             lost: Arc::default(),
             connections: (0..config.connections.max(1)).map(|_| ArcSwapOption::empty()).collect(),
             trouble: ArcSwapOption::empty(),
-            silent_since: AtomicU64::new(0),
-            is_doubted: AtomicBool::new(false),
+            reloaded_at: Mutex::default(),
+            patience: Patience::new(config.most_waiting, config.budget),
+            budget: config.budget,
+            prompt: config.prompt(),
             start: Instant::now(),
         }
     }
@@ -64,12 +88,20 @@ impl Node {
 
     /// The first place in which there is no connection.
     pub(crate) fn missing(&self) -> Option<usize> {
-        self.connections.iter().position(|place| place.load().as_ref().is_none_or(|connection| connection.is_closed()))
+        self.connections.iter().position(|place| !is_open(place))
     }
 
-    pub(crate) fn set(&self, place: usize, connection: Connection) {
+    /// Puts a connection that works into a place. If too many have waited in vain before, it is tried for a while first.
+    pub(crate) fn set(self: &Arc<Node>, place: usize, connection: Connection) {
+        if self.connection().is_none() {
+            self.patience.was_found(self.now());
+        }
+        let connection = Arc::new(connection);
+        if self.patience.exhausted_by().is_some() {
+            self.rest(&connection);
+        }
         if let Some(place) = self.connections.get(place) {
-            place.store(Some(Arc::new(connection)));
+            place.store(Some(connection));
         }
         self.trouble.store(None);
     }
@@ -83,90 +115,159 @@ impl Node {
         self.trouble.load_full()
     }
 
+    /// Whether somebody who was told that a script is not known is to send its source, and not only its digest again. Scripts are
+    /// large and commands are run in order, so that one of all who asked before it was sent is enough.
+    pub(crate) fn reloads(&self, script: &Script, asked_at: Instant) -> bool {
+        let mut reloaded_at = self.reloaded_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_on_its_way = reloaded_at.get(script.digest()).is_some_and(|sent_at| *sent_at > asked_at);
+        if !is_on_its_way {
+            reloaded_at.insert(script.digest().to_owned(), Instant::now());
+        }
+        !is_on_its_way
+    }
+
     /// The first connection that is worth asking on: what goes through one of them is written and read together, which is half of the
     /// work on both sides.
     pub(crate) fn connection(&self) -> Option<Arc<Connection>> {
-        self.connections.iter().filter_map(ArcSwapOption::load_full).find(|connection| connection.is_ready())
+        self.each().find(|connection| connection.is_ready())
+    }
+
+    /// The same for a request that wants it. If there is none, nothing is well: it is an outage if all are gone.
+    pub(crate) fn ready(&self) -> Option<Arc<Connection>> {
+        let connection = self.connection();
+        if connection.is_none() {
+            self.was_disturbed();
+        }
+        connection
+    }
+
+    fn was_disturbed(&self) {
+        let now = self.now();
+        if self.is_open() {
+            self.patience.was_troubled(now);
+        } else {
+            self.patience.was_gone(now);
+        }
+    }
+
+    /// The time, as its patience takes it.
+    pub(crate) fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn each(&self) -> impl Iterator<Item = Arc<Connection>> {
+        self.connections.iter().filter_map(ArcSwapOption::load_full)
     }
 
     /// Whether there is a connection, be it that it rests.
-    pub(crate) fn is_connected(&self) -> bool {
-        let is_open = |place: &ArcSwapOption<Connection>| place.load().as_ref().is_some_and(|one| !one.is_closed());
+    fn is_open(&self) -> bool {
         self.connections.iter().any(is_open)
+    }
+
+    /// The same, and not so many have waited in vain that it has to show that it is well.
+    pub(crate) fn is_connected(&self) -> bool {
+        // Where nobody asks, nobody else would see that nothing is the matter any more. Without a connection something is.
+        if self.connection().is_some() {
+            self.patience.forget(self.now());
+        }
+        self.is_open() && self.patience.exhausted_by().is_none()
     }
 
     /// Asks it before a deadline, unless that would be in vain as far as is known.
     pub(crate) async fn ask(
-        &self,
+        self: &Arc<Node>,
         commands: Commands,
-        deadline: Instant,
-        (config, stats): (&Config, &Stats),
+        until: Until,
+        stats: &Stats,
     ) -> Result<(Arc<Connection>, Reply), NoReply> {
-        let Some(connection) = self.connection() else {
+        let Some(connection) = self.ready() else {
             stats.unreachable.add();
             return Err(NoReply::Unreachable);
         };
-        if self.is_crowded(config) {
+        let asked_at = self.now();
+        let waiting = if until.is_patient { None } else { self.patience.admit(asked_at) };
+        if waiting.is_none() && !until.is_patient {
+            if self.patience.exhausted_by().is_some() {
+                self.rest_all();
+            }
             stats.crowded.add();
             return Err(NoReply::Crowded);
         }
-        let reply = self.exchange(&connection, commands, deadline, (config, stats)).await.ok_or(NoReply::Silent)?;
-        Ok((connection, reply))
-    }
-
-    async fn exchange(
-        &self,
-        connection: &Arc<Connection>,
-        commands: Commands,
-        deadline: Instant,
-        (config, stats): (&Config, &Stats),
-    ) -> Option<Reply> {
-        if self.waiting() == 0 && !self.is_doubted() {
-            self.heard();
-        }
-        match connection.ask(commands, deadline).await {
-            Some(Ok(reply)) => {
-                self.is_doubted.store(false, Ordering::Relaxed);
-                self.heard();
-                Some(reply)
-            }
-            // The connection is gone, or too much waits in it.
-            None => {
-                stats.failed.add();
-                None
-            }
-            Some(Err(Late { is_ours })) => {
-                stats.late.add();
-                if !is_ours {
-                    self.is_doubted.store(true, Ordering::Relaxed);
-                    connection.was_late(config.budget);
+        let mut asking = Asking { node: self, connection: &connection, stats, until, asked_at, is_over: false };
+        let answer = connection.ask(commands, until.deadline).await;
+        asking.is_over = true;
+        drop(asking);
+        match answer {
+            Ok(reply) => {
+                self.patience.answered(self.now());
+                if is_unfit(&reply) {
+                    self.each().for_each(|connection| connection.give_up());
                 }
-                None
+                Ok((connection, reply))
             }
+            Err(why) => Err(self.has_not_answered(why, &connection, until.is_patient, stats)),
         }
     }
 
-    /// Whether it is silent, and as many wait for it as may. Once it is late, a few are enough to see whether it answers.
-    fn is_crowded(&self, config: &Config) -> bool {
-        let most = if self.is_doubted() { MOST_DOUBTING.min(config.most_waiting) } else { config.most_waiting };
-        self.waiting() >= most && self.silence() > config.budget / 3
+    /// Learns from a question that was not answered.
+    fn has_not_answered(
+        self: &Arc<Node>,
+        why: NoAnswer,
+        connection: &Connection,
+        is_patient: bool,
+        stats: &Stats,
+    ) -> NoReply {
+        stats.unanswered(why, is_patient);
+        if why == NoAnswer::Full {
+            return NoReply::Crowded;
+        }
+        if !is_patient {
+            self.patience.waited_in_vain(self.now());
+        }
+        // Of several who waited on a connection that rests by now, the others need not say so again.
+        let is_news = why == NoAnswer::Late && connection.fails() && connection.is_ready();
+        if why == NoAnswer::Never {
+            self.was_disturbed();
+        } else if is_news || self.patience.exhausted_by().is_some() {
+            self.rest_all();
+        }
+        NoReply::Silent
     }
 
-    fn is_doubted(&self) -> bool {
-        self.is_doubted.load(Ordering::Relaxed)
+    fn rest_all(self: &Arc<Node>) {
+        self.each().for_each(|connection| self.rest(&connection));
     }
 
-    fn waiting(&self) -> usize {
-        self.connections.iter().filter_map(|place| place.load().as_ref().map(|connection| connection.waiting())).sum()
+    /// Asks nothing on a connection until the server is well.
+    fn rest(self: &Arc<Node>, connection: &Arc<Connection>) {
+        if connection.rest() {
+            connection.home().spawn(Trial::new(Arc::clone(self), Arc::clone(connection)).run());
+        }
     }
+}
 
-    fn silence(&self) -> Duration {
-        let since = Duration::from_micros(self.silent_since.load(Ordering::Relaxed));
-        self.start.elapsed().saturating_sub(since)
-    }
+/// Somebody who asks, and may give up before there is an answer.
+struct Asking<'a> {
+    node: &'a Arc<Node>,
+    connection: &'a Connection,
+    stats: &'a Stats,
+    until: Until,
+    asked_at: Duration,
+    is_over: bool,
+}
 
-    fn heard(&self) {
-        let now = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.silent_since.store(now, Ordering::Relaxed);
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if !self.is_over && self.node.patience.is_in_vain(self.asked_at, self.node.now()) {
+            self.node.has_not_answered(NoAnswer::Late, self.connection, self.until.is_patient, self.stats);
+        }
     }
+}
+
+fn is_open(place: &ArcSwapOption<Connection>) -> bool {
+    place.load().as_ref().is_some_and(|connection| !connection.is_closed())
+}
+
+pub(crate) fn is_unfit(reply: &Reply) -> bool {
+    matches!(reply, Reply::Error(error) if UNFIT.iter().any(|start| error.starts_with(start)))
 }

@@ -6,27 +6,28 @@ use crate::connection::{Commands, Connection};
 use crate::keeper::{self, Trouble, Turns};
 use crate::key::{Fingerprint, TAGS};
 use crate::map::Map;
-use crate::node::{NoReply, Node};
+use crate::node::{NoReply, Node, Until};
 use crate::refusals::Refusals;
 use crate::resp::{Command, Reply};
-use crate::script::{Form, Run};
+use crate::script::{Form, Run, Script};
 use crate::slots::{Redirection, slot_of};
 use crate::stats::{Snapshot, Stats};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tollgate_limit::{Decision, Time};
 
 /// A Redis or Valkey server, or a cluster of them, in which many hosts count together. Cheap to clone; clones share
 /// everything.
 ///
-/// Every decision waits for it for as long as its [budget](Config::budget) and no longer. After three answers in a row that were
-/// late or none a connection is not asked on, until one is in time or it was made anew; while there is none nobody waits at
-/// all, and each rule does what it says for failures.
+/// Every decision waits for it for as long as its [budget](Config::budget) and no longer, and [few](Config::most_waiting) do so in
+/// vain. After three late answers in a row nobody asks until one is prompt or there is a new connection; each rule does
+/// what it says for failures.
 ///
 /// ```no_run
 /// use tollgate_limit::{Limit, Time};
@@ -69,10 +70,25 @@ pub enum Told {
 /// How often a question is sent at the most: to a node that has forgotten the script, and to others that it names.
 const MOST_TRIES: usize = 4;
 
+/// As many budgets are waited for an answer that no request waits for.
+const PATIENCE: u32 = 20;
+
+/// How long somebody waits for a connection before it looks again whether there is one.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// What a script is asked: about states in a slot, and how the command that runs it is written.
+pub(crate) struct Question<'a, W> {
+    pub(crate) slot: u16,
+    pub(crate) script: &'a Script,
+    pub(crate) write: W,
+}
+
 /// What the handles of a store and its keepers share.
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) stats: Stats,
+    /// Where all that goes on in the background lives. Whoever asks may live somewhere else, and not for as long.
+    pub(crate) home: Handle,
     /// Told when there is a connection that was not there before.
     pub(crate) found: Notify,
     pub(crate) refusals: Refusals,
@@ -106,6 +122,7 @@ impl Store {
         let (notices, received) = Notices::new();
         let shared = Arc::new(Shared {
             stats: Stats::default(),
+            home: Handle::current(),
             found: Notify::new(),
             refusals: Refusals::new(config.remembered),
             map: ArcSwap::from_pointee(map),
@@ -126,15 +143,15 @@ impl Store {
     ///
     /// If the future is dropped before it is ready, the request may have been paid for.
     pub async fn ask(&self, asks: Vec<Ask>, now: Time) -> Told {
-        self.ask_until(Instant::now() + self.shared.config.budget, asks, now).await
+        self.ask_until(self.shared.soon(), asks, now).await
     }
 
     /// The same for somebody whom no request waits for, and who rather waits longer than not to know what came of it.
     pub async fn ask_patiently(&self, asks: Vec<Ask>, now: Time) -> Told {
-        self.ask_until(self.patience(), asks, now).await
+        self.ask_until(self.shared.later(), asks, now).await
     }
 
-    async fn ask_until(&self, deadline: Instant, asks: Vec<Ask>, now: Time) -> Told {
+    async fn ask_until(&self, until: Until, asks: Vec<Ask>, now: Time) -> Told {
         if asks.is_empty() {
             return Told::Decided(Vec::new());
         }
@@ -145,7 +162,7 @@ impl Store {
             let ask = places.iter().position(|place| *place == index).unwrap_or(index);
             return Told::Refused { ask, decision };
         }
-        match self.shared.ask(asks, deadline, now).await {
+        match self.shared.ask(asks, until, now).await {
             Some(decisions) if places.is_empty() => Told::Decided(decisions),
             Some(decisions) => {
                 Told::Decided(places.iter().filter_map(|place| decisions.get(*place).copied()).collect())
@@ -171,17 +188,28 @@ impl Store {
         self.give_back_after(Duration::ZERO, asks).await
     }
 
+    /// The same for somebody whom no request waits for. If it is said when they were taken, by the store's clock, what has come in since
+    /// then is not given back.
+    pub async fn give_back_patiently(&self, asks: Vec<Ask>, taken_at: Option<Time>) -> Vec<Option<u64>> {
+        let taken = taken_at.map_or(Taken::Ago(Duration::ZERO), Taken::At);
+        self.give_back_until(self.shared.later(), taken, asks).await
+    }
+
     /// The same for what was taken so long ago. What has come in since then is not given back, since others may have taken it;
     /// nor is anything of a window that has ended.
     pub async fn give_back_after(&self, ago: Duration, asks: Vec<Ask>) -> Vec<Option<u64>> {
+        self.give_back_until(self.shared.soon(), Taken::Ago(ago), asks).await
+    }
+
+    async fn give_back_until(&self, until: Until, taken: Taken, asks: Vec<Ask>) -> Vec<Option<u64>> {
         let costs: Vec<u64> = asks.iter().map(|ask| ask.cost).collect();
         let (asks, places) = merge(asks);
-        let given = self.shared.give_back(&asks, Taken::Ago(ago)).await;
+        let given = self.shared.give_back(&asks, taken, until).await;
         share_out(&costs, &places, given)
     }
 
     /// Whether there is a connection that works, as far as is known; in a cluster to every node that keeps any slots, so
-    /// that whatever is asked can be decided.
+    /// that whatever is asked can be decided. It may rest for some milliseconds after late answers.
     pub fn is_connected(&self) -> bool {
         self.shared.map().is_connected()
     }
@@ -193,7 +221,8 @@ impl Store {
             if self.is_connected() {
                 return;
             }
-            found.await;
+            // One that has to show that it is well tells nobody when it has.
+            let _ = timeout(LOOK_AGAIN, found).await;
         }
     }
 
@@ -204,13 +233,24 @@ impl Store {
         self.shared.trouble.load_full().or_else(of_nodes)
     }
 
+    /// Whether it is a cluster, of which a part may be out of reach.
+    pub fn is_cluster(&self) -> bool {
+        self.shared.is_cluster()
+    }
+
+    /// Whether there is a connection to whoever keeps this state, be it that nobody else of a cluster is there.
+    pub fn is_reached(&self, key: &Fingerprint) -> bool {
+        self.shared.map().node(self.shared.slot(key)).is_some_and(|node| node.connection().is_some())
+    }
+
     /// Where it is, and how much it is waited for.
     pub fn config(&self) -> &Config {
         &self.shared.config
     }
 
-    pub(crate) async fn run(&self, run: &Run<'_>, deadline: Instant) -> Option<Reply> {
-        self.shared.run(run, deadline).await
+    /// Runs a script for somebody whom no request waits for.
+    pub(crate) async fn run(&self, run: &Run<'_>) -> Option<Reply> {
+        self.shared.run(run, self.shared.later()).await
     }
 
     pub(crate) fn forget_refusals(&self, asks: &[Ask]) {
@@ -276,11 +316,21 @@ impl Shared {
         if self.is_cluster() { key.slot(&self.config.prefix) } else { 0 }
     }
 
+    /// For a request that waits.
+    pub(crate) fn soon(&self) -> Until {
+        Until { deadline: Instant::now() + self.config.budget, is_patient: false }
+    }
+
+    /// For somebody whom no request waits for.
+    pub(crate) fn later(&self) -> Until {
+        Until { deadline: Instant::now() + self.config.budget * PATIENCE, is_patient: true }
+    }
+
     /// What each limit says, if the store says it by then.
-    async fn ask(self: &Arc<Shared>, asks: Vec<Ask>, deadline: Instant, now: Time) -> Option<Vec<Decision>> {
+    async fn ask(self: &Arc<Shared>, asks: Vec<Ask>, until: Until, now: Time) -> Option<Vec<Decision>> {
         let slot = asks.first().map_or(0, |ask| self.slot(&ask.key));
         if self.is_cluster() && asks.iter().any(|ask| self.slot(&ask.key) != slot) {
-            let decisions = apart::ask(self, &asks, deadline).await?;
+            let decisions = apart::ask(self, &asks, until).await?;
             self.refusals.add(&asks, &decisions, now);
             return Some(decisions);
         }
@@ -289,29 +339,30 @@ impl Shared {
             return None;
         };
         let write = |out: &mut Vec<u8>, form| call.write(out, &self.config.prefix, form);
-        let decisions = self.question(slot, write, |reply| call.read(&reply).ok(), deadline).await?;
+        let question = Question { slot, script: call.script(), write };
+        let decisions = self.question(question, |reply| call.read(&reply).ok(), until).await?;
         self.refusals.add(call.asks(), &decisions, now);
         Some(decisions)
     }
 
     /// Runs a script on whoever keeps the slot of its keys, and says what it answered, if it did within the deadline.
     /// An error is no answer.
-    pub(crate) async fn run(&self, run: &Run<'_>, deadline: Instant) -> Option<Reply> {
+    pub(crate) async fn run(&self, run: &Run<'_>, until: Until) -> Option<Reply> {
         let read = |reply| if matches!(reply, Reply::Error(_)) { None } else { Some(reply) };
         let slot = run.keys.first().filter(|_| self.is_cluster()).map_or(0, |key| slot_of(key));
-        self.question(slot, |out, form| run.write(out, form), read, deadline).await
+        let question = Question { slot, script: run.script, write: |out: &mut Vec<u8>, form| run.write(out, form) };
+        self.question(question, read, until).await
     }
 
     /// The one way in which the store is asked anything: whoever keeps the slot, or whom that one names instead.
     pub(crate) async fn question<T>(
         &self,
-        slot: u16,
-        write: impl Fn(&mut Vec<u8>, Form),
+        question: Question<'_, impl Fn(&mut Vec<u8>, Form)>,
         read: impl FnOnce(Reply) -> Option<T>,
-        deadline: Instant,
+        until: Until,
     ) -> Option<T> {
         let asked_at = Instant::now();
-        let (connection, reply) = self.ask_whoever_knows(slot, write, deadline).await?;
+        let (connection, reply) = self.ask_whoever_knows(question, until).await?;
         let is_elsewhere = matches!(&reply, Reply::Error(error) if self.is_elsewhere(error));
         let answer = read(reply);
         match answer {
@@ -336,9 +387,8 @@ impl Shared {
     /// The first reply that does not name somebody else, and where it comes from.
     async fn ask_whoever_knows(
         &self,
-        slot: u16,
-        write: impl Fn(&mut Vec<u8>, Form),
-        deadline: Instant,
+        Question { slot, script, write }: Question<'_, impl Fn(&mut Vec<u8>, Form)>,
+        until: Until,
     ) -> Option<(Arc<Connection>, Reply)> {
         let mut node = self.map.load().node(slot).cloned();
         let (mut form, mut is_asking) = (Form::Digest, false);
@@ -349,7 +399,8 @@ impl Shared {
                 self.stale();
                 return None;
             };
-            let (connection, reply) = self.ask_node(asked, written(&write, form, is_asking), deadline).await?;
+            let asked_at = Instant::now();
+            let (connection, reply) = self.ask_node(asked, written(&write, form, is_asking), until).await?;
             let redirection = match &reply {
                 Reply::Error(error) => self.redirection(error, asked),
                 _ => None,
@@ -358,8 +409,10 @@ impl Shared {
             match redirection {
                 // Scripts are gone when a store was restarted, or somebody has flushed them.
                 Some(Redirection::NoScript) if form == Form::Digest => {
-                    self.stats.reloaded.add();
-                    form = Form::Source;
+                    if asked.reloads(script, asked_at) {
+                        self.stats.reloaded.add();
+                        form = Form::Source;
+                    }
                 }
                 Some(Redirection::Moved(address)) => {
                     node = self.map.load().at(&address).cloned();
@@ -377,8 +430,8 @@ impl Shared {
         said
     }
 
-    async fn ask_node(&self, node: &Node, commands: Commands, deadline: Instant) -> Option<(Arc<Connection>, Reply)> {
-        match node.ask(commands, deadline, (&self.config, &self.stats)).await {
+    async fn ask_node(&self, node: &Arc<Node>, commands: Commands, until: Until) -> Option<(Arc<Connection>, Reply)> {
+        match node.ask(commands, until, &self.stats).await {
             Ok(said) => Some(said),
             Err(NoReply::Crowded) => None,
             Err(NoReply::Unreachable | NoReply::Silent) => {

@@ -8,7 +8,6 @@ use crate::store::Store;
 use std::fmt;
 use std::sync::LazyLock;
 use std::time::Duration;
-use tokio::time::Instant;
 use tollgate_limit::{Recovery, Time};
 
 /// Adds up.
@@ -22,9 +21,6 @@ const KEPT: Duration = Duration::from_secs(3_600);
 
 /// A host that has not been heard of for so long is gone.
 const SILENT: Duration = Duration::from_secs(5);
-
-/// As many budgets are waited for an answer that no request waits for.
-const PATIENCE: u32 = 20;
 
 /// A host among those that count together: a random number, which no other process has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,7 +77,7 @@ impl Store {
     pub async fn tell(&self, host: Host, batch: &Batch) -> Option<Totals> {
         let (keys, arguments) = (self.sync_keys(host, batch), sync_arguments(batch));
         let run = Run { script: &SYNC, keys: &keys, arguments: &arguments };
-        let reply = self.run(&run, self.patience()).await?;
+        let reply = self.run(&run).await?;
         let (time, missing) = read_time(&reply)?;
         let missing: Option<Vec<f64>> = missing.iter().map(read_missing).collect();
         let missing = missing.filter(|missing| missing.len() == batch.spent.len())?;
@@ -93,15 +89,11 @@ impl Store {
         let keys = [format!("{}{{hosts}}", self.config().prefix).into_bytes()];
         let arguments = [host.to_string().into_bytes(), SILENT.as_micros().to_string().into_bytes()];
         let run = Run { script: &HOSTS, keys: &keys, arguments: &arguments };
-        let reply = self.run(&run, self.patience()).await?;
+        let reply = self.run(&run).await?;
         match read_time(&reply)? {
             (time, [Reply::Integer(hosts)]) => Some((u64::try_from(*hosts).ok()?, time)),
             _ => None,
         }
-    }
-
-    pub(crate) fn patience(&self) -> Instant {
-        Instant::now() + self.config().budget * PATIENCE
     }
 
     /// The name of what hosts have told about a state. It is kept beside that by which the store decides.

@@ -8,11 +8,12 @@ use common::{Client, Kind, Random, Server, command};
 use std::fmt::Write;
 use std::time::Duration;
 use tollgate_limit::{Blocked, Calendar, CalendarUnit, Cell, Decision, Limit, Op, Quota, Time};
-use tollgate_store::{Ask, BUCKETS, Call, Fingerprint, GIVE_BACK, LIMITS, Refund, Reply, Says, Script};
+use tollgate_store::{Ask, BUCKETS, Call, Fingerprint, GIVE_BACK, LIMITS, Refund, Reply, Says, Script, WINDOWS};
 
 /// The scripts with a clock that the test sets: the last two arguments. Keys live longer, since that clock is faster.
 struct Scripts {
     buckets: String,
+    windows: String,
     limits: String,
     give_back: String,
 }
@@ -33,11 +34,13 @@ impl Scripts {
             }
             client.text(&["SCRIPT", "LOAD", &source])
         };
-        Scripts { buckets: load(&BUCKETS), limits: load(&LIMITS), give_back: load(&GIVE_BACK) }
+        let (buckets, windows, limits) = (load(&BUCKETS), load(&WINDOWS), load(&LIMITS));
+        Scripts { buckets, windows, limits, give_back: load(&GIVE_BACK) }
     }
 
     fn command(&self, call: &Call, now: u64) -> Vec<u8> {
-        let digest = if call.script().digest() == BUCKETS.digest() { &self.buckets } else { &self.limits };
+        let loaded = [(&BUCKETS, &self.buckets), (&WINDOWS, &self.windows), (&LIMITS, &self.limits)];
+        let digest = loaded.iter().find(|(script, _)| script.digest() == call.script().digest()).unwrap().1;
         written(digest, call.asks(), &call.arguments().collect::<Vec<_>>(), now)
     }
 

@@ -289,7 +289,7 @@ async fn c3_looking_says_what_asking_would_and_takes_nothing() {
                 }
             }
         }
-        assert_eq!(store.stats().failed, 0);
+        assert_eq!((store.stats().failed, store.stats().lost), (0, 0));
     }
     // Without a store it is said what the rule would do then.
     let nowhere = Store::open(Config::new("127.0.0.1:1"));
@@ -392,7 +392,7 @@ async fn c3_a_user_of_the_access_list_needs_no_more_than_is_written() {
         assert!(store.count_hosts(Host(1)).await.is_some());
         assert!(store.tell(Host(1), &Batch { number: 1, spent: vec![spent] }).await.is_some());
         assert!(store.forget(&[ask]).await);
-        assert_eq!(store.stats().failed, 0);
+        assert_eq!((store.stats().failed, store.stats().lost), (0, 0));
         // Another prefix is not allowed, and a wrong password not at all; either is said, and the password is not.
         for (wrong, expected) in [
             (Config { prefix: "other:".to_owned(), password: Some("secret".to_owned()), ..config(&server) }, "NOPERM"),
@@ -430,7 +430,10 @@ async fn n4_scripts_that_the_store_has_forgotten_are_sent_again_and_nobody_notic
                 assert!(check(&store, &engine, op, "ann", Time::ZERO).await.is_allowed());
             }
             let stats = store.stats();
-            assert_eq!((stats.reloaded, stats.answered, stats.failed + stats.late), (2 * round, 4 * round, 0));
+            assert_eq!(
+                (stats.reloaded, stats.answered, stats.failed + stats.lost + stats.late),
+                (2 * round, 4 * round, 0)
+            );
         }
     }
 }
@@ -480,4 +483,72 @@ async fn what_was_not_used_is_given_back_and_never_more_than_is_missing() {
     }
     let nowhere = Store::open(Config::new("127.0.0.1:1"));
     assert_eq!(nowhere.give_back(vec![ask("10 per hour", 1), ask("20 per hour", 1)]).await, [None, None]);
+}
+
+/// A library may ask from a runtime of its own, which stands still or ends while connections that it found late are tried.
+#[test]
+fn n4_a_store_is_asked_again_also_if_the_runtime_is_gone_that_found_it_late() {
+    let server = Server::start(Kind::Redis, &[]);
+    let home = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let config =
+        Config { budget: Duration::from_millis(50), connections: 1, ..Config::new(server.address.to_string()) };
+    let store = home.block_on(open(config));
+    let limit = Limit::token_bucket("1000 per hour".parse().unwrap());
+    let key = Fingerprint::new(1, b"ann");
+    let ask =
+        async || store.ask(vec![Ask { key, limit, cost: 1, max_wait: None, says: Says::Refuse }], Time::ZERO).await;
+    let mut guests = Vec::new();
+    for stays in [true, false] {
+        let (start, before) = (now(), store.stats().unreachable);
+        let guest = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        server.signal("STOP");
+        while store.stats().unreachable == before {
+            assert!(start.elapsed() < PATIENCE, "{:?}", store.stats());
+            assert_eq!(guest.block_on(ask()), Told::Failed);
+        }
+        if stays {
+            guests.push(guest);
+        }
+        server.signal("CONT");
+        home.block_on(async {
+            while ask().await == Told::Failed {
+                assert!(start.elapsed() < PATIENCE, "{:?}", store.stats());
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        });
+    }
+}
+
+/// Once a millisecond for half a second, with less time than the budget. Says how many waited, and how many of them were answered.
+async fn ask_in_a_hurry(store: &Store, limit: Limit) -> (usize, usize) {
+    let ask = || Ask { key: Fingerprint::new(1, b"a"), limit, cost: 1, max_wait: None, says: Says::Refuse };
+    let mut asking = tokio::task::JoinSet::new();
+    for _ in 0..500 {
+        let (store, ask) = (store.clone(), ask());
+        asking.spawn(
+            async move { tokio::time::timeout(Duration::from_millis(20), store.ask(vec![ask], Time::ZERO)).await },
+        );
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let told = asking.join_all().await;
+    let count = |is_meant: fn(&Result<Told, _>) -> bool| told.iter().filter(|told| is_meant(told)).count();
+    (count(|told| !matches!(told, Ok(Told::Failed))), count(|told| matches!(told, Ok(Told::Decided(_)))))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn n4_who_has_less_time_than_the_budget_does_not_wait_for_a_silent_store_for_ever_either() {
+    let limit = Limit::token_bucket("1000000 per second".parse().unwrap());
+    for kind in Kind::ALL {
+        let server = Server::start(kind, &[]);
+        let store = open(Config { budget: Duration::from_millis(50), ..Config::new(server.address.to_string()) }).await;
+        server.signal("STOP");
+        let (waited, answered) = ask_in_a_hurry(&store, limit).await;
+        println!("{kind:?}: {waited} waited; {:?}", store.stats());
+        assert_eq!(answered, 0);
+        assert!((1..=20).contains(&waited), "{kind:?}: {waited} waited: {:?}", store.stats());
+        server.signal("CONT");
+        tokio::time::timeout(PATIENCE, store.connected()).await.unwrap();
+        let (_, answered) = ask_in_a_hurry(&store, limit).await;
+        assert!(answered > 400, "{kind:?}: {answered} answered: {:?}", store.stats());
+    }
 }

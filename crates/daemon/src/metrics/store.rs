@@ -31,6 +31,8 @@ impl Page {
             ("answered", stats.answered),
             ("remembered", stats.remembered),
             ("late", stats.late),
+            ("lost", stats.lost),
+            ("unheard", stats.unheard),
             ("failed", stats.failed),
             ("unreachable", stats.unreachable),
             ("crowded", stats.crowded),

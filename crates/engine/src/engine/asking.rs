@@ -47,7 +47,7 @@ pub struct Question {
     pub is_shadow: bool,
     /// Whether a refusal keeps the others from being taken only if all limits of this kind refuse.
     pub is_quota_mode: bool,
-    check: usize,
+    pub(super) check: usize,
 }
 
 /// What came of asking.
@@ -147,6 +147,7 @@ impl Engine {
     pub fn finish_all(&self, pending: Pending, parts: &[Request<'_>], answer: &Answer, now: Time) -> Verdict {
         let Pending { mut verdict, questions, taking } = pending;
         let plan = &mut verdict.plan;
+        plan.keep_in_mind(&questions, answer, &self.books, now);
         plan.hear(&questions, answer, |plan, check| plan.take_unasked(check, &self.books, taking, now));
         if plan.is_refused() {
             plan.give_back_all(&self.books, now);

@@ -1,6 +1,7 @@
 //! Limits that hosts share: what this one may decide about them by itself, and what it writes down for the others.
 
 use super::Engine;
+use super::asking::{Answer, Question};
 use super::books::Books;
 use super::deciding::{Bucket, Plan, bucket, local, rule};
 use super::rules::Rules;
@@ -102,9 +103,7 @@ fn unasked(
         OnFailure::Local => {
             let own = bucket(limit, check);
             let (stand_in, share) = instead(own, amount, books.ledger.hosts());
-            if check.shared == Shared::Store {
-                hold_share((own, amount), (stand_in, &share), books, now);
-            }
+            hold_share((own, amount), (stand_in, &share), books, now);
             return Way::Instead(stand_in, share);
         }
         OnFailure::Allow => (check.decision.outcome, check.decision.remaining) = (Outcome::Allowed, amount.most()),
@@ -124,7 +123,17 @@ pub(crate) fn instead((limit_id, client): Bucket, amount: &Limit, hosts: u64) ->
 /// here, either.
 fn hold_share((own, amount): (Bucket, &Limit), (stand_in, share): (Bucket, &Limit), books: &Books, now: Time) {
     let missing = missing(own, amount, books, now) as f64 / books.ledger.hosts() as f64;
-    let _ = books.table.hold_to(&stand_in, share, missing, now);
+    if missing > 0.0 {
+        let _ = books.table.hold_to(&stand_in, share, missing, now);
+    }
+}
+
+/// Keeps in mind how much is missing of a limit that is kept elsewhere, for when that cannot be asked. Not while something is
+/// owed: what has been spent since then without asking would count as known there.
+fn keep_in_mind((bucket, shared): (Bucket, Shared), limit: &Limit, missing: u64, books: &Books, now: Time) {
+    if limit.adds_up() && !books.ledger.owes(Entry::new(bucket, shared)) {
+        let _ = books.table.bring_into_line(&bucket, limit, missing as f64, now);
+    }
 }
 
 /// How many tokens a bucket of this host lacks to full.
@@ -159,11 +168,9 @@ impl Engine {
         if !account.counts_here {
             return owed.min(most);
         }
-        // A part of what was told before is missing of a share, too, and known already.
-        let known = match account.shared {
-            Shared::Store => missing(account.bucket(), &account.limit, &self.books, now),
-            _ => 0,
-        };
+        // A part of what was spent before is missing of a share, too, and known already: but for parts of a token, or what is
+        // paid bit by bit would be less than was spent.
+        let known = missing(account.bucket(), &account.limit, &self.books, now).saturating_sub(1);
         let of_share = |hosts: &u64| {
             let (stand_in, share) = instead(account.bucket(), &account.limit, *hosts);
             missing(stand_in, &share, &self.books, now).saturating_sub(known / (*hosts).max(1))
@@ -175,6 +182,11 @@ impl Engine {
 /// For whoever talks to the others about what hosts decide by themselves.
 #[cfg(feature = "redis")]
 impl Engine {
+    /// Keeps in mind how much is missing of a limit, as others say.
+    pub(crate) fn keep_in_mind(&self, account: &Account, missing: u64, now: Time) {
+        keep_in_mind((account.bucket(), account.shared), &account.limit, missing, &self.books, now);
+    }
+
     /// Counts what was spent while nobody could be told, here and for the others.
     pub(crate) fn charge(&self, account: &Account, tokens: u64, now: Time) {
         charge(account, &self.books, tokens, now);
@@ -194,6 +206,7 @@ impl Written {
         let (account, ledger) = (&*self.account, &books.ledger);
         if self.is_owed && (account.shared != Shared::Store || ledger.is_cut_off()) {
             let (stand_in, share) = instead(account.bucket(), &account.limit, ledger.hosts());
+            hold_share((account.bucket(), &account.limit), (stand_in, &share), books, now);
             let _ = books.table.decide(&stand_in, &share, Op::Charge(tokens), now);
             ledger.owe(account.entry(), tokens, || Some(account.clone()));
         } else {
@@ -232,13 +245,18 @@ impl Plan {
     pub(super) fn open_accounts(&mut self, books: &Books, parts: &[Request<'_>], now: Time) {
         for index in 0..self.checks.len() {
             let Some(check) = self.checks.get(index) else { continue };
+            // Whoever owes something pays first: until then others are not asked, who know nothing of it.
+            let is_kept_there = matches!(check.shared, Shared::StoreExact | Shared::StoreLease);
+            let limit = local(&self.rules, check).filter(|_| is_kept_there);
+            let is_to_pay = limit.is_some_and(|(limit, _)| books.ledger.is_to_pay(entry(limit, check)));
             let is_open = match check.shared {
-                Shared::StoreExact => self.can_ask && local(&self.rules, check).is_some(),
+                _ if is_to_pay => false,
+                Shared::StoreExact => self.can_ask && limit.is_some(),
                 Shared::StoreLease => self.open_account(check, books, parts, now),
                 Shared::Local | Shared::Cluster | Shared::Store => false,
             };
             if let Some(check) = self.checks.get_mut(index) {
-                check.is_open = is_open;
+                (check.is_open, check.is_degraded) = (is_open, is_to_pay);
             }
         }
     }
@@ -290,6 +308,17 @@ impl Plan {
                 let written = self.account(check, parts).map(|account| Written { account: Box::new(account), is_owed });
                 let booked = self.reservations.iter_mut().filter(|booked| booked.check == index);
                 booked.for_each(|booked| booked.written.clone_from(&written));
+            }
+        }
+    }
+
+    /// Keeps in mind what others say is missing of limits that they keep.
+    pub(super) fn keep_in_mind(&self, questions: &[Question], answer: &Answer, books: &Books, now: Time) {
+        let Answer::Decided(decisions) = answer else { return };
+        for (question, decision) in questions.iter().zip(decisions) {
+            let Some(check) = self.checks.get(question.check) else { continue };
+            if let Some((limit, amount)) = local(&self.rules, check) {
+                keep_in_mind((bucket(limit, check), check.shared), amount, decision.missing(), books, now);
             }
         }
     }

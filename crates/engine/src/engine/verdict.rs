@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_limit::{Decision, Time};
-use tollgate_rules::model::{Amount, Over, Rule, Shared};
+use tollgate_rules::model::{Amount, OnFailure, Over, Rule, Shared};
 use tollgate_rules::{CompiledLimit, CompiledRule, Dialect};
 
 /// What to do with a request.
@@ -245,6 +245,7 @@ impl Verdict {
     /// Whose fault a refusal is.
     fn kind(&self) -> Kind {
         match (self.reason, self.action) {
+            (Reason::Unavailable, _) => Kind::Unavailable,
             (_, Action::Refuse(503)) => Kind::ReducedCapacity,
             (Reason::Banned, _) => Kind::AbnormalUsage,
             _ => Kind::QuotaExceeded,
@@ -265,13 +266,16 @@ impl Verdict {
 
     fn policy(&self, check: &Checked, quotas_refuse: bool) -> Option<Policy<'_>> {
         let limit = self.limit_of(check)?;
+        // A limit that could not be asked has not been reached, unless this host counts its share meanwhile.
+        let shuts = self.rule_of(check).is_some_and(|rule| rule.on_failure == OnFailure::Refuse);
+        let is_unknown = check.is_degraded && shuts;
         Some(Policy {
             name: &limit.name,
             quota: check.decision.limit,
             window: Some(window(&limit.amount, check.decision.limit)),
             remaining: check.decision.remaining,
             reset_after: check.decision.reset_after,
-            violated: !self.is_allowed() && check.refuses() && (quotas_refuse || !check.is_quota_mode),
+            violated: !self.is_allowed() && check.refuses() && !is_unknown && (quotas_refuse || !check.is_quota_mode),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::account::Account;
 use super::purse::Purse;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tollgate_limit::{Decision, Outcome, Retry, Time};
@@ -20,6 +20,8 @@ pub(super) struct Slot {
     pub(super) wanted: AtomicU64,
     /// What was spent while nobody could be told.
     pub(super) owed: Purse,
+    /// Whether some of it was taken out, and may be put back.
+    pub(super) is_paying: AtomicBool,
     /// Until when the tokens in hand can be spent.
     pub(super) until: AtomicU64,
     /// Until when it is known that there are no more.
@@ -41,6 +43,7 @@ impl Slot {
             number.store(0, Ordering::Relaxed);
         }
         self.threshold.store(0, Ordering::Relaxed);
+        self.is_paying.store(false, Ordering::Relaxed);
     }
 
     /// What a client is told who has, or could have, so many of the tokens in hand: what others have spent meanwhile is not in it.

@@ -37,6 +37,31 @@ impl Ledger {
         self.slot(id).map_or(0, |slot| slot.owed.empty(id.era).max(0).unsigned_abs())
     }
 
+    /// The same for somebody who learns later whether it was heard, and then says so by [`paid`](Ledger::paid).
+    pub fn take_to_pay(&self, id: AccountId) -> u64 {
+        self.set_paying(id, true);
+        self.take_owed(id)
+    }
+
+    /// Says what came of that, and how much of it is still owed.
+    pub fn paid(&self, id: AccountId, unpaid: u64) {
+        if unpaid > 0 {
+            self.owe_again(id, unpaid);
+        }
+        self.set_paying(id, false);
+    }
+
+    fn set_paying(&self, id: AccountId, is_paying: bool) {
+        if let Some(slot) = self.slot(id) {
+            slot.is_paying.store(is_paying, Ordering::Release);
+        }
+    }
+
+    /// Whether something is being paid, of which nobody knows yet whether it will be owed again.
+    pub(super) fn is_paying(&self, id: AccountId) -> bool {
+        self.slot(id).is_some_and(|slot| slot.is_paying.load(Ordering::Acquire))
+    }
+
     /// Whether there is anything that was spent while nobody could be told.
     pub fn is_owing(&self, id: AccountId) -> bool {
         self.slot(id).is_some_and(|slot| slot.owed.tokens(id.era).is_some_and(|owed| owed > 0))

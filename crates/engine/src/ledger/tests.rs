@@ -129,6 +129,21 @@ fn what_is_owed_keeps_an_account_open() {
 }
 
 #[test]
+fn what_is_being_paid_counts_as_owed_until_it_is_known_to_be_paid() {
+    let ledger = Ledger::new(100);
+    ledger.on_urgent(|| {});
+    ledger.owe(entry(5), 7, || Some(account(5)));
+    let id = ledger.find(entry(5)).unwrap();
+    for (unpaid, is_owing) in [(7, true), (0, false)] {
+        assert_eq!(ledger.take_to_pay(id), 7);
+        assert!(ledger.owes(entry(5)) && !ledger.is_owing(id));
+        ledger.paid(id, unpaid);
+        assert_eq!((ledger.owes(entry(5)), ledger.is_owing(id)), (is_owing, is_owing));
+    }
+    assert!(ledger.close(id));
+}
+
+#[test]
 fn a_bucket_that_is_shared_in_another_way_has_another_account() {
     let ledger = Ledger::new(100);
     let lease = Account { shared: Shared::StoreLease, ..account(5) };

@@ -40,6 +40,7 @@ fn each_kind_has_its_type_and_status() {
     for (kind, name, status) in [
         (Kind::QuotaExceeded, "quota-exceeded", 429),
         (Kind::ReducedCapacity, "temporary-reduced-capacity", 503),
+        (Kind::Unavailable, "temporary-reduced-capacity", 503),
         (Kind::AbnormalUsage, "abnormal-usage-detected", 429),
     ] {
         let body = body(kind, &[], None);
@@ -60,6 +61,10 @@ fn the_detail_says_what_happened_and_what_to_do() {
         ),
         (detail_of(limit, &[], Some(9)), "The request is not within any quota. Try again in 9 seconds."),
         (detail_of(Kind::ReducedCapacity, &[], None), "The service is at its capacity."),
+        (
+            detail_of(Kind::Unavailable, &[], Some(1)),
+            "The service cannot tell at present what you have used. Try again in 1 second.",
+        ),
         (detail_of(Kind::AbnormalUsage, &["a"], Some(60)), "Unusual use was detected. Try again in 60 seconds."),
     ] {
         assert_eq!(detail, expected);

@@ -55,13 +55,32 @@ struct Borrower {
     /// What was left in the store when it was last asked.
     left: u64,
     refused_until: Time,
+    /// When it was last asked for tokens, by the store's clock.
+    asked_at: Time,
+    of_window: OfWindow,
+}
+
+/// What was lent of the last window that anything was lent of.
+#[derive(Debug, Default)]
+struct OfWindow {
+    start: Time,
+    /// When it was first asked for, by the store's clock.
+    asked_at: Time,
+    tokens: u64,
 }
 
 /// Tokens to be taken, or to be given back.
 #[derive(Clone, Debug)]
 pub(super) enum Wish {
-    Borrow { id: AccountId, ask: Ask },
-    Return { ask: Ask },
+    Borrow {
+        id: AccountId,
+        ask: Ask,
+    },
+    /// If they were taken of a window, when that was asked for, by the store's clock.
+    Return {
+        ask: Ask,
+        taken_at: Option<Time>,
+    },
 }
 
 /// What came of wanting tokens.
@@ -83,22 +102,48 @@ impl Lender {
             used_at: now,
             left: account.limit.most(),
             refused_until: Time::ZERO,
+            asked_at: Time::ZERO,
+            of_window: OfWindow::default(),
         });
         borrower.used_at = now;
     }
 
     /// What is to be taken and given back now.
-    pub(super) fn wishes(&mut self, engine: &Engine, now: Time) -> Vec<Wish> {
+    pub(super) fn wishes(&mut self, engine: &Engine, (now, store_now): (Time, Time)) -> Vec<Wish> {
         let hosts = engine.ledger().hosts();
-        self.known.iter_mut().filter_map(|(id, borrower)| borrower.wish(*id, engine, hosts, now)).collect()
+        let wish = |(id, borrower): (&AccountId, &mut Borrower)| borrower.wish(*id, engine, hosts, (now, store_now));
+        self.known.iter_mut().filter_map(wish).collect()
+    }
+
+    /// All that is in hand and can be given back. No more is taken ahead until somebody wants it from now on.
+    pub(super) fn returns(&mut self, engine: &Engine, can_be: impl Fn(&Fingerprint) -> bool, now: Time) -> Vec<Wish> {
+        let ledger = engine.ledger();
+        let reached = self.known.iter_mut().filter(|(_, borrower)| can_be(&borrower.key));
+        let give_back = |(id, borrower): (&AccountId, &mut Borrower)| {
+            ledger.take_wanted(*id);
+            (borrower.rate, borrower.seen_at) = (0.0, now);
+            let unused = ledger.take_back(*id, now);
+            (unused > 0).then(|| borrower.give_back(unused, now))
+        };
+        reached.filter_map(give_back).collect()
+    }
+
+    /// Whether something is in hand that could be given back.
+    pub(super) fn has_tokens(&self, engine: &Engine, now: Time) -> bool {
+        let ledger = engine.ledger();
+        self.known.keys().any(|id| ledger.tokens(*id) > 0 && ledger.lapses_at(*id) > now)
     }
 
     /// What was wanted has come, or not.
     pub(super) fn answered(&mut self, engine: &Engine, (id, asked): (AccountId, &Ask), lent: Lent, now: Time) {
         let Some(borrower) = self.known.get_mut(&id) else { return };
+        if let Lent::Tokens(_, decision) | Lent::Refused(decision) = &lent {
+            engine.keep_in_mind(&borrower.account, decision.missing(), now);
+        }
         match lent {
             Lent::Tokens(tokens, decision) => {
                 borrower.left = decision.remaining;
+                borrower.count_of_window(tokens);
                 let full_at = now + decision.reset_after;
                 let loan = Loan { tokens, until: now + LASTS, left: decision.remaining, full_at };
                 engine.ledger().lend(id, loan, now);
@@ -122,7 +167,7 @@ impl Lender {
 }
 
 impl Borrower {
-    fn wish(&mut self, id: AccountId, engine: &Engine, hosts: u64, now: Time) -> Option<Wish> {
+    fn wish(&mut self, id: AccountId, engine: &Engine, hosts: u64, (now, store_now): (Time, Time)) -> Option<Wish> {
         let ledger = engine.ledger();
         self.observe(ledger.take_wanted(id), now);
         let mut in_hand = ledger.tokens(id).max(0).unsigned_abs();
@@ -130,14 +175,38 @@ impl Borrower {
         if in_hand > 0 && is_unwanted {
             let unused = ledger.take_back(id, now);
             if unused > 0 {
-                return Some(Wish::Return { ask: self.ask(unused) });
+                return Some(self.give_back(unused, now));
             }
             in_hand = 0;
         }
         let chunk = self.chunk(hosts);
         ledger.call_when_left(id, chunk / 2);
-        let is_wanted = chunk > 1 && in_hand <= chunk / 2 && now >= self.refused_until;
-        is_wanted.then(|| Wish::Borrow { id, ask: self.ask(chunk - in_hand) })
+        // Whoever owes something pays first.
+        let is_wanted = chunk > 1 && in_hand <= chunk / 2 && now >= self.refused_until && !ledger.is_owing(id);
+        is_wanted.then(|| {
+            self.asked_at = store_now;
+            Wish::Borrow { id, ask: self.ask(chunk - in_hand) }
+        })
+    }
+
+    fn count_of_window(&mut self, tokens: u64) {
+        let Some(Recovery::Window { start, .. }) = self.account.limit.recovery(self.asked_at) else { return };
+        if self.of_window.start != start {
+            self.of_window = OfWindow { start, asked_at: self.asked_at, tokens: 0 };
+        }
+        self.of_window.tokens = self.of_window.tokens.saturating_add(tokens);
+    }
+
+    /// What was taken of a window that has ended must not be given back to the next one. What was taken first is spent first, so that
+    /// what is left is of the last window as far as so much was lent of it; the rest lapses.
+    fn give_back(&self, unused: u64, now: Time) -> Wish {
+        let OfWindow { tokens, asked_at, .. } = self.of_window;
+        match self.account.limit.recovery(now) {
+            Some(Recovery::Window { .. }) => {
+                Wish::Return { ask: self.ask(unused.min(tokens)), taken_at: Some(asked_at) }
+            }
+            _ => Wish::Return { ask: self.ask(unused), taken_at: None },
+        }
     }
 
     /// Tokens that were wanted since it was last looked.
@@ -189,7 +258,7 @@ pub(super) async fn borrow(store: &Store, ask: &Ask, now: Time) -> Lent {
 }
 
 async fn take(store: &Store, ask: &Ask, now: Time) -> Lent {
-    match store.ask(vec![ask.clone()], now).await {
+    match store.ask_patiently(vec![ask.clone()], now).await {
         Told::Decided(decisions) => match decisions.first() {
             Some(decision) if decision.is_allowed() => Lent::Tokens(ask.cost, *decision),
             Some(decision) => Lent::Refused(*decision),

@@ -134,6 +134,16 @@ impl Teller {
         self.unanswered.values().map(|letter| letter.as_of(now)).collect()
     }
 
+    /// Makes everything due that there is to tell.
+    pub(super) fn hurry(&mut self) {
+        self.known.values_mut().for_each(|known| known.is_urgent |= known.has_news);
+    }
+
+    /// Whether there is nothing to tell, and all that was told is answered.
+    pub(super) fn is_all_told(&self) -> bool {
+        self.unanswered.is_empty() && !self.known.values().any(|known| known.has_news)
+    }
+
     /// Whether something was due that there was no room for.
     pub(super) fn has_more(&self) -> bool {
         self.has_more

@@ -6,6 +6,10 @@
 mod common;
 #[path = "../common/load.rs"]
 mod load;
+#[path = "../common/machine.rs"]
+mod machine;
+#[path = "../common/notes.rs"]
+mod notes;
 
 mod deciding;
 mod failing;

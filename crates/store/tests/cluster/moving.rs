@@ -1,8 +1,8 @@
 //! Slots that move from node to node while states in them are asked about.
 
-use crate::common::{Kind, Server, now, pause};
+use crate::common::{Kind, Server, pause};
 use crate::deciding::{allowed, ask, open, slot};
-use crate::load::{self, Load, RATE, assert_hardly_any};
+use crate::load::{self, BUSY, Load, assert_hardly_any};
 use crate::nodes::Cluster;
 use std::time::Duration;
 use tollgate::Time;
@@ -45,7 +45,7 @@ async fn n4_a_slot_that_has_moved_is_asked_for_where_it_is() {
         }
         // What was spent before has come along.
         assert_eq!(check().await, Some(false));
-        assert_eq!(store.stats().failed, 0);
+        assert_eq!((store.stats().failed, store.stats().lost), (0, 0));
         assert!(store.stats().connects <= connects + 3, "{kind:?}: {:?}", store.stats());
     }
 }
@@ -81,7 +81,7 @@ async fn n4_a_slot_on_its_way_is_asked_for_on_both_sides_and_nothing_is_let_thro
         for user in &users {
             assert_eq!(check(*user).await, Some(false), "{kind:?}");
         }
-        assert_eq!(store.stats().failed, 0);
+        assert_eq!((store.stats().failed, store.stats().lost), (0, 0));
     }
 }
 
@@ -90,9 +90,9 @@ fn n4_slots_move_under_load_and_hardly_anybody_notices() {
     for kind in Kind::ALL {
         let cluster = Cluster::start(kind);
         let slots = load::slots(&cluster.config());
-        let load = Load::start(cluster.config(), RATE);
+        let load = Load::start(cluster.config(), BUSY);
         load.wait_until_steady();
-        let start = now();
+        let start = load.moment();
         for slot in slots.iter().take(15) {
             let from = cluster.keeper(*slot, 0);
             let (from, to) = (cluster.node_at(&from), cluster.others(*slot)[0]);
@@ -102,12 +102,16 @@ fn n4_slots_move_under_load_and_hardly_anybody_notices() {
             cluster.give(*slot, to);
             pause(Duration::from_millis(20));
         }
-        let moved = start.elapsed();
+        let moved = start.at.elapsed();
         pause(Duration::from_millis(500));
-        let report = load.report(start);
-        let (all, degraded) = load.undisturbed(start, |_| true);
-        println!("{kind:?}: 15 slots moved in {moved:?}; {degraded} of {all} without the store; {report:?}");
+        let report = load.report(&start, &load.moment());
+        let (all, degraded) = load.undisturbed(start.at, |_| true);
+        let in_vain = load.in_vain(start.at, |_| true);
+        println!(
+            "{kind:?}: 15 slots moved in {moved:?}; {in_vain} in vain; {degraded} of {all} without the store; {report:?}"
+        );
         report.assert_nobody_waits("moving");
+        report.assert_limits_hold(0, "moving");
         // Two limits of a user may be on two sides for a moment.
         assert_hardly_any((all, degraded), "moving");
     }

@@ -142,6 +142,11 @@ impl Server {
         let _ = self.child.wait();
     }
 
+    /// Which process it is. Another one knows nothing of what this one knew.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends it a signal, such as `STOP`.
     pub(crate) fn signal(&self, signal: &str) {
         let status = Command::new("kill").arg(format!("-{signal}")).arg(self.child.id().to_string()).status();
@@ -166,6 +171,7 @@ impl Server {
         let own = format!("process_id:{}\r\n", self.child.id());
         let ask = || {
             let mut stream = TcpStream::connect(self.address)?;
+            stream.set_read_timeout(Some(Duration::from_secs(1)))?;
             stream.write_all(&command(&["INFO", "server"]))?;
             stream.shutdown(Shutdown::Write)?;
             let mut text = String::new();
