@@ -167,27 +167,37 @@ fn read(node: &Node, identity: &Identity, report: &mut Report<'_>) -> Option<Rul
         tiers,
         overrides: overrides.unwrap_or_default(),
     };
-    adds_up(&rule, &fields, report);
+    can_be_shared(&rule, &fields, report);
     Some(rule)
 }
 
-/// What hosts spend by themselves must add up to what was spent.
-fn adds_up(rule: &Rule, fields: &Fields<'_>, report: &mut Report<'_>) {
+/// What hosts spend by themselves must add up to what was spent, and a store counts by whole microseconds and in numbers of 52 bits.
+fn can_be_shared(rule: &Rule, fields: &Fields<'_>, report: &mut Report<'_>) {
     let Some(node) = fields.get("shared", report) else { return };
-    if !matches!(rule.shared, Shared::Store | Shared::StoreLease) {
-        return;
-    }
+    let (is_kept_there, is_spent_here) = match rule.shared {
+        Shared::Local | Shared::Cluster => return,
+        Shared::StoreExact => (true, false),
+        Shared::StoreLease => (true, true),
+        Shared::Store => (false, true),
+    };
     let tiers = rule.tiers.iter().flat_map(|tiers| &tiers.tiers).map(|(_, limits)| limits);
     let all = std::iter::once(&rule.limits).chain(tiers).chain(rule.overrides.iter().map(|other| &other.limits));
     let mut amounts = all.flat_map(|limits| match limits {
         Limits::Each(limits) => limits.as_slice(),
         Limits::Unlimited => &[],
     });
-    let apart = |limit: &&LimitRule| matches!(&limit.amount, Amount::Limit { limit, .. } if !limit.adds_up());
-    if let Some(limit) = amounts.find(apart) {
+    let why_not = |amount: &Amount| match amount {
+        Amount::Limit { limit, .. } if is_spent_here && !limit.adds_up() => Some(
+            "it matters when each of them let requests through; write `store-exact`, or limit by a bucket or a fixed or calendar window",
+        ),
+        Amount::Limit { limit, .. } if is_kept_there && limit.terms(1, None).is_none() => Some(
+            "a store counts windows of whole microseconds, and fewer than 2^52 tokens; write `shared: local`, or another limit",
+        ),
+        _ => None,
+    };
+    if let Some((limit, help)) = amounts.find_map(|limit| Some((limit, why_not(&limit.amount)?))) {
         let shared = name_of(&names::SHARED, &rule.shared);
         let what = format!("hosts cannot share `{}` by `{shared}`", shorten(&limit.amount.to_string()));
-        let help = "it matters when each of them let requests through; write `store-exact`, or limit by a bucket or a fixed or calendar window";
         report.wrong(node.place, what, help);
     }
 }
