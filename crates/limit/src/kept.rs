@@ -19,7 +19,8 @@ use crate::pace::{Pace, SKEW_NANOS};
 use crate::time::{Time, nanos};
 use std::time::Duration;
 
-/// Numbers up to here can be added to each other in a double without a loss.
+/// Numbers up to here can be added to each other in a double without a loss. Who asks for more than that never fits where
+/// limits are below it, and neither does who asks for exactly as much.
 const EXACT: u64 = 1 << 52;
 
 /// What it takes to let a request in where the state is kept elsewhere.
@@ -297,23 +298,24 @@ fn fixed_window(window: &FixedWindow, cost: u64, wait: Duration) -> Option<Windo
         WindowFrame::Months { .. } => 2,
     };
     let limit = window.limit;
-    let fits = limit.checked_mul(windows)? <= EXACT && cost <= EXACT;
+    let fits = limit.checked_mul(windows)? <= EXACT;
     let counter = window.current(Time::ZERO);
     let jumped = counter.ceiling().saturating_add(counter.skew()).min(EXACT);
-    fits.then_some(WindowTerms { frame, cost, limit, wait: (cost <= limit).then_some(wait), jumped })
+    let wait = (cost <= limit).then_some(wait);
+    fits.then_some(WindowTerms { frame, cost: cost.min(EXACT), limit, wait, jumped })
 }
 
 fn sliding_window(window: &SlidingWindow, cost: u64) -> Option<SlidingTerms> {
-    let fits = window.limit <= EXACT && cost <= EXACT;
-    fits.then_some(SlidingTerms { period: micros(window.period)?, cost, limit: window.limit })
+    let SlidingWindow { limit, period } = *window;
+    (limit < EXACT).then_some(SlidingTerms { period: micros(period)?, cost: cost.min(EXACT), limit })
 }
 
 fn sliding_log(log: &SlidingLog, cost: u64) -> Option<LogTerms> {
     // Moments are whole microseconds, and so the next whole one after the period is the same.
     let (period, gap) = (log.period.div_ceil(1_000), log.gap.div_ceil(1_000));
     let deepest = log.deepest();
-    let fits = deepest <= EXACT && cost <= EXACT && gap <= EXACT;
-    let counts_refusals = log.counts_refusals();
+    let (cost, counts_refusals) = (cost.min(EXACT), log.counts_refusals());
+    let fits = deepest <= EXACT && gap <= EXACT;
     fits.then_some(LogTerms { period, gap, cost, limit: log.limit, deepest, counts_refusals })
 }
 
@@ -322,6 +324,7 @@ fn warm_up(limit: &SmoothWarmingUp, cost: u64, wait: Duration) -> Option<WarmUpT
     let SmoothWarmingUp { interval, slope, threshold, most, warm_up, .. } = *limit;
     let jumped = limit.furthest().saturating_add(SKEW_NANOS);
     let wait = fits.then_some(nanos(wait));
+    let cost = if fits { cost } else { cost.min(EXACT) };
     (cost <= EXACT).then_some(WarmUpTerms { wait, cost, interval, slope, threshold, most, warm_up, jumped })
 }
 

@@ -442,12 +442,38 @@ async fn n4_scripts_that_the_store_has_forgotten_are_sent_again_and_nobody_notic
 async fn a_limit_that_no_store_can_keep_is_handled_as_a_failure() {
     let server = Server::start(Kind::Redis, &[]);
     let store = open(config(&server)).await;
-    let engine = engine(
-        "  - { name: a, key: [], limits: [7 per 1001ns using fixed-window], shared: store-exact, on_failure: refuse }",
-    );
-    let verdict = check(&store, &engine, "x", "ann", Time::ZERO).await;
-    assert_eq!((verdict.action(), verdict.reason()), (Action::Refuse(503), Reason::Unavailable));
+    let limit = Limit::fixed_window("7 per 1001ns".parse().unwrap());
+    let ask = Ask { key: Fingerprint::new(1, b"ann"), limit, cost: 1, max_wait: None, says: Says::Refuse };
+    assert_eq!(store.ask(vec![ask], Time::ZERO).await, Told::Failed);
     assert_eq!(store.stats().impossible, 1);
+}
+
+#[tokio::test]
+async fn n2_a_cost_beyond_what_a_store_can_count_is_refused_and_no_failure_that_lets_it_in() {
+    let limits = [
+        "7 per minute",
+        "7 per minute using fixed-window",
+        "7 per minute using calendar-window",
+        "7 per minute using sliding-window",
+        "7 per minute using sliding-log",
+    ];
+    for kind in Kind::ALL {
+        let server = Server::start(kind, &[]);
+        let store = open(config(&server)).await;
+        for limit in limits {
+            let rule = format!("  - {{ name: a, key: [user], limits: [{limit}], shared: store-exact, on_failure: allow }}");
+            let engine = engine(&rule);
+            for cost in [8, 1 << 52, (1 << 52) + 1, (1 << 53) + 1, u64::MAX] {
+                let attributes = [("user", Value::Text("ann"))];
+                let request = Request { cost, ..Request::new("n", &attributes) };
+                let verdict = engine.check_with(&store, &request, Time::ZERO).await;
+                assert_eq!(verdict.action(), Action::Refuse(429), "{cost} of {limit}");
+                assert!(!verdict.checks()[0].is_degraded, "{cost} of {limit}");
+            }
+            assert!(check(&store, &engine, "x", "ann", Time::ZERO).await.is_allowed(), "{limit}");
+        }
+        assert_eq!(store.stats().impossible, 0);
+    }
 }
 
 #[tokio::test]

@@ -186,11 +186,15 @@ fn can_be_shared(rule: &Rule, fields: &Fields<'_>, report: &mut Report<'_>) {
         Limits::Each(limits) => limits.as_slice(),
         Limits::Unlimited => &[],
     });
+    let wait = match rule.over {
+        Over::Queue { wait, .. } => Some(wait),
+        Over::Reject(_) | Over::Drop | Over::Shadow => None,
+    };
     let why_not = |amount: &Amount| match amount {
         Amount::Limit { limit, .. } if is_spent_here && !limit.adds_up() => Some(
             "it matters when each of them let requests through; write `store-exact`, or limit by a bucket or a fixed or calendar window",
         ),
-        Amount::Limit { limit, .. } if is_kept_there && limit.terms(1, None).is_none() => Some(
+        Amount::Limit { limit, .. } if is_kept_there && limit.terms(1, wait).is_none() => Some(
             "a store counts windows of whole microseconds, and fewer than 2^52 tokens; write `shared: local`, or another limit",
         ),
         _ => None,
