@@ -170,6 +170,10 @@ impl History {
 
     fn cost(&mut self) -> u64 {
         let most = self.case.most;
+        if self.random.below(30) == 0 {
+            // From where doubles lose count.
+            return u64::MAX >> self.random.below(13);
+        }
         match self.random.below(10) {
             0 => 0,
             1 => self.random.below(most) + 1,
