@@ -8,6 +8,7 @@ mod debtors;
 mod flush;
 mod holding;
 mod lender;
+mod rounds;
 mod teller;
 
 pub use holding::Unreached;
@@ -18,6 +19,7 @@ use crate::ledger::{Account, AccountId};
 use debtors::Debtors;
 use flush::Waiting;
 use lender::{Lender, Lent, Wish, borrow};
+use rounds::{Among, Rounds};
 use std::collections::VecDeque;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -37,6 +39,9 @@ const BEAT: Duration = Duration::from_secs(1);
 
 /// How often it is looked whether the store is there, and which tokens are not needed.
 const TICK: Duration = Duration::from_millis(20);
+
+/// How often it is looked which accounts are not used any more.
+const CLOSING: Duration = Duration::from_millis(500);
 
 /// What is urgent is told together with all that is within this.
 const GATHER: Duration = Duration::from_millis(1);
@@ -116,6 +121,8 @@ impl Sharing {
             lender: Lender::default(),
             debtors: Debtors::default(),
             told_debtors: Debtors::default(),
+            looking: Rounds::every(TICK),
+            closing: Rounds::every(CLOSING),
         };
         let (flushes, waiting) = mpsc::channel(1);
         let handle = tokio::spawn(keeper.run(bell, waiting));
@@ -248,6 +255,8 @@ struct Keeper {
     debtors: Debtors,
     /// The same where hosts only tell what they spend.
     told_debtors: Debtors,
+    looking: Rounds,
+    closing: Rounds,
 }
 
 impl Keeper {
@@ -281,12 +290,15 @@ impl Keeper {
             }
             self.pay(&engine).await;
             if !is_cut_off {
-                self.tell(&engine).await;
-                self.lend(&engine).await;
+                let among = self.looking.among();
+                self.tell(&engine, among).await;
+                self.lend(&engine, among).await;
             }
-            let now = self.clock.now();
-            self.teller.close_idle(&engine, now);
-            self.lender.close_idle(&engine, now);
+            if self.closing.among() == Among::All {
+                let now = self.clock.now();
+                self.teller.close_idle(&engine, now);
+                self.lender.close_idle(&engine, now);
+            }
         }
     }
 
@@ -360,18 +372,18 @@ impl Keeper {
     }
 
     /// Tells what was spent by rules with `shared: store`, until nothing is due.
-    async fn tell(&mut self, engine: &Engine) {
+    async fn tell(&mut self, engine: &Engine, among: Among) {
         let start = Instant::now();
-        self.tell_some(engine).await;
+        self.tell_some(engine, among).await;
         while self.beaten_at.is_some() && self.teller.has_more() && start.elapsed() < TURN {
-            self.tell_some(engine).await;
+            self.tell_some(engine, Among::All).await;
         }
     }
 
-    async fn tell_some(&mut self, engine: &Engine) {
+    async fn tell_some(&mut self, engine: &Engine, among: Among) {
         let now = self.clock.now();
         let when = (self.store.config().interval, now, self.ahead.store_time(now));
-        let letters = self.teller.letters(engine, |key| self.store.group(key), when);
+        let letters = self.teller.letters(engine, among, |key| self.store.group(key), when);
         let sending = letters.into_iter().map(|letter| send(self.store.clone(), self.host, letter));
         each(sending, |(letter, totals)| match totals {
             Some(totals) => self.teller.answered(engine, &letter, &totals, self.clock.now()),
@@ -382,10 +394,10 @@ impl Keeper {
     }
 
     /// Takes tokens ahead for rules with `shared: store-lease`, and gives back what is not needed.
-    async fn lend(&mut self, engine: &Engine) {
+    async fn lend(&mut self, engine: &Engine, among: Among) {
         let now = self.clock.now();
         let (store, clock) = (self.store.clone(), self.clock.clone());
-        let wishes = self.lender.wishes(engine, (now, self.ahead.store_time(now)));
+        let wishes = self.lender.wishes(engine, among, (now, self.ahead.store_time(now)));
         let wishes = wishes.into_iter().map(|wish| fulfil(store.clone(), wish, now));
         each(wishes, |answer: Option<(AccountId, Ask, Lent)>| {
             if let Some((id, ask, lent)) = answer {

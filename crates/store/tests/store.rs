@@ -461,7 +461,8 @@ async fn n2_a_cost_beyond_what_a_store_can_count_is_refused_and_no_failure_that_
         let server = Server::start(kind, &[]);
         let store = open(config(&server)).await;
         for limit in limits {
-            let rule = format!("  - {{ name: a, key: [user], limits: [{limit}], shared: store-exact, on_failure: allow }}");
+            let rule =
+                format!("  - {{ name: a, key: [user], limits: [{limit}], shared: store-exact, on_failure: allow }}");
             let engine = engine(&rule);
             for cost in [8, 1 << 52, (1 << 52) + 1, (1 << 53) + 1, u64::MAX] {
                 let attributes = [("user", Value::Text("ann"))];

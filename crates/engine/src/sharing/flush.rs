@@ -1,6 +1,6 @@
 //! Before a host ends: what it has spent is told, what it owes is paid, and what it took ahead is given back.
 
-use super::{Keeper, Sharing, TICK, each, fulfil};
+use super::{Among, Keeper, Sharing, TICK, each, fulfil};
 use crate::engine::Engine;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -55,7 +55,7 @@ impl Keeper {
             self.charge_told(engine);
             self.look(engine);
             self.teller.hurry();
-            self.tell(engine).await;
+            self.tell(engine, Among::All).await;
         }
         self.pay(engine).await;
         self.give_back(engine).await;

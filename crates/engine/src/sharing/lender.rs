@@ -3,9 +3,10 @@
 //! How many depends on how many were wanted lately, and on how many are left: of those this host never takes more than its
 //! share, so that the last ones go to whoever asks for them. What is not needed after all is given back.
 
+use super::Among;
 use crate::engine::Engine;
 use crate::ledger::{Account, AccountId, Loan};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_limit::{Decision, Recovery, Time};
@@ -42,6 +43,8 @@ const MEMORY: Duration = Duration::from_millis(200);
 #[derive(Debug, Default)]
 pub(super) struct Lender {
     known: HashMap<AccountId, Borrower>,
+    /// Those that were used since it was last looked at them.
+    used: HashSet<AccountId>,
 }
 
 #[derive(Debug)]
@@ -106,13 +109,18 @@ impl Lender {
             of_window: OfWindow::default(),
         });
         borrower.used_at = now;
+        self.used.insert(id);
     }
 
     /// What is to be taken and given back now.
-    pub(super) fn wishes(&mut self, engine: &Engine, (now, store_now): (Time, Time)) -> Vec<Wish> {
+    pub(super) fn wishes(&mut self, engine: &Engine, among: Among, (now, store_now): (Time, Time)) -> Vec<Wish> {
         let hosts = engine.ledger().hosts();
         let wish = |(id, borrower): (&AccountId, &mut Borrower)| borrower.wish(*id, engine, hosts, (now, store_now));
-        self.known.iter_mut().filter_map(wish).collect()
+        let used = std::mem::take(&mut self.used);
+        match among {
+            Among::All => self.known.iter_mut().filter_map(wish).collect(),
+            Among::Used => used.iter().filter_map(|id| wish((id, self.known.get_mut(id)?))).collect(),
+        }
     }
 
     /// All that is in hand and can be given back. No more is taken ahead until somebody wants it from now on.
@@ -163,6 +171,7 @@ impl Lender {
     pub(super) fn close_idle(&mut self, engine: &Engine, now: Time) {
         let ledger = engine.ledger();
         self.known.retain(|id, known| !(now.since(known.used_at) >= IDLE && ledger.close(*id)));
+        self.used.retain(|id| self.known.contains_key(id));
     }
 }
 

@@ -4,6 +4,7 @@
 //! hidden: half of what is left, and of the rule's error budget on top. So all hosts together never let through more than
 //! the budget beyond the limit unnoticed, but for what they decide while they are being told.
 
+use super::Among;
 use crate::engine::Engine;
 use crate::ledger::{Account, AccountId, Ledger};
 use std::collections::{HashMap, HashSet};
@@ -38,6 +39,8 @@ const LONGEST_DEBT: f64 = 60.0;
 #[derive(Debug, Default)]
 pub(super) struct Teller {
     known: HashMap<AccountId, Known>,
+    /// Those that have become urgent since it was last looked at them.
+    urgent: HashSet<AccountId>,
     unanswered: HashMap<u32, Letter>,
     last_number: u64,
     /// Whether something was due that there was no room for.
@@ -104,23 +107,20 @@ impl Teller {
         known.is_doubted |= ledger.take_wanted(id) > 0;
         known.has_news |= ledger.tokens(id) != 0 || !known.is_doubted;
         known.is_urgent |= is_urgent;
+        if is_urgent {
+            self.urgent.insert(id);
+        }
     }
 
     /// What is to be sent now: what was not answered, again, and whatever is due in groups where all was answered.
     pub(super) fn letters(
         &mut self,
         engine: &Engine,
+        among: Among,
         group: impl Fn(&Fingerprint) -> u32,
         (interval, now, store_now): (Duration, Time, Time),
     ) -> Vec<Letter> {
-        let mut due: HashMap<u32, Vec<AccountId>> = HashMap::new();
-        for (id, known) in self.known.iter().filter(|(_, known)| known.is_due(interval, now)) {
-            let group = group(&known.key);
-            if !self.unanswered.contains_key(&group) {
-                due.entry(group).or_default().push(*id);
-            }
-        }
-        let mut due: Vec<(u32, Vec<AccountId>)> = due.into_iter().collect();
+        let mut due: Vec<(u32, Vec<AccountId>)> = self.due(among, group, (interval, now)).into_iter().collect();
         due.iter_mut().for_each(|(_, ids)| self.sort(ids));
         due.sort_by_key(|(_, ids)| ids.first().map(|id| self.rank(id)));
         let room = MOST_LETTERS.saturating_sub(self.unanswered.len());
@@ -132,6 +132,30 @@ impl Teller {
             self.unanswered.insert(group, letter);
         }
         self.unanswered.values().map(|letter| letter.as_of(now)).collect()
+    }
+
+    /// Whatever is due in groups where all was answered.
+    fn due(
+        &mut self,
+        among: Among,
+        group: impl Fn(&Fingerprint) -> u32,
+        (interval, now): (Duration, Time),
+    ) -> HashMap<u32, Vec<AccountId>> {
+        let urgent = std::mem::take(&mut self.urgent);
+        let mut due: HashMap<u32, Vec<AccountId>> = HashMap::new();
+        let look = |(id, known): (&AccountId, &Known)| {
+            if known.is_due(interval, now) {
+                let group = group(&known.key);
+                if !self.unanswered.contains_key(&group) {
+                    due.entry(group).or_default().push(*id);
+                }
+            }
+        };
+        match among {
+            Among::All => self.known.iter().for_each(look),
+            Among::Used => urgent.iter().filter_map(|id| self.known.get_key_value(id)).for_each(look),
+        }
+        due
     }
 
     /// Makes everything due that there is to tell.
@@ -194,6 +218,7 @@ impl Teller {
             let is_idle = !known.has_news && now.since(known.used_at) >= IDLE;
             !(is_idle && engine.ledger().close(*id))
         });
+        self.urgent.retain(|id| self.known.contains_key(id));
     }
 }
 
@@ -244,7 +269,7 @@ mod tests {
         let (mut teller, account, second) = (Teller::default(), Arc::new(account()), Duration::from_secs(1));
         let now = |seconds: u32| Time::ZERO + second * (seconds + 10);
         let id = ledger.open(account.entry(), || Some((*account).clone())).unwrap();
-        let letters = |teller: &mut Teller, at| teller.letters(&engine, |_| 0, (second, at, at));
+        let letters = |teller: &mut Teller, at| teller.letters(&engine, Among::All, |_| 0, (second, at, at));
         assert!(ledger.spend(id, 3));
         teller.used(ledger, id, &account, true, now(0));
         let first = letters(&mut teller, now(0));
@@ -264,6 +289,7 @@ mod tests {
         teller.close_idle(&engine, now(60));
         assert!(ledger.account(id).is_none());
     }
+
     #[test]
     fn groups_that_are_urgent_come_first_where_there_are_many() {
         let engine = Engine::builder().accounts(4_096).build(tollgate_rules::RuleSet::default(), Time::ZERO);
@@ -279,7 +305,7 @@ mod tests {
         }
         let mut told = 0;
         for turn in 0..5 {
-            let letters = teller.letters(&engine, |key| u32::from(key.slot("")), (second, now(2), now(2)));
+            let letters = teller.letters(&engine, Among::All, |key| u32::from(key.slot("")), (second, now(2), now(2)));
             assert_eq!((letters.len() == MOST_LETTERS, teller.has_more()), (turn < 3, turn < 3));
             if turn == 0 {
                 let urgent = letters.iter().flat_map(|letter| &letter.ids).filter_map(|id| ledger.account(*id));
