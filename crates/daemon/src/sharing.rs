@@ -6,7 +6,6 @@ use std::mem::Discriminant;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
-use tollgate::model::Shared;
 use tollgate::store::{Store, Trouble};
 use tracing::{info, warn};
 
@@ -50,10 +49,9 @@ fn warn_of_rules(state: &State, warned_of: &mut u64) {
 /// The rules that need a store, by namespace and name.
 fn shared_rules(state: &State) -> Vec<String> {
     let in_force = state.engine().in_force();
-    let needs_store = |shared| matches!(shared, Shared::Store | Shared::StoreExact | Shared::StoreLease);
     let namespaces = in_force.namespaces().iter();
     let rules = namespaces.flat_map(|namespace| namespace.rules().iter().map(move |rule| (namespace, rule.rule())));
-    let shared = rules.filter(|(_, rule)| needs_store(rule.shared));
+    let shared = rules.filter(|(_, rule)| rule.shared.is_by_store());
     shared.map(|(namespace, rule)| format!("{}/{}", namespace.model().name, rule.name)).collect()
 }
 

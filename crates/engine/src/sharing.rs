@@ -57,6 +57,9 @@ const TURN: Duration = Duration::from_millis(100);
 const DEBTS_AT_ONCE: usize = 8;
 const DEBTS_TOGETHER: usize = 4;
 
+/// So many wishes for tokens are fulfilled before it is looked whether something is urgent.
+const WISHES_AT_ONCE: usize = 128;
+
 /// So many debtors are looked at for those whom the store can be asked about.
 const MOST_LOOKED_AT: usize = 1_000;
 
@@ -397,14 +400,25 @@ impl Keeper {
     async fn lend(&mut self, engine: &Engine, among: Among) {
         let now = self.clock.now();
         let (store, clock) = (self.store.clone(), self.clock.clone());
-        let wishes = self.lender.wishes(engine, among, (now, self.ahead.store_time(now)));
-        let wishes = wishes.into_iter().map(|wish| fulfil(store.clone(), wish, now));
-        each(wishes, |answer: Option<(AccountId, Ask, Lent)>| {
-            if let Some((id, ask, lent)) = answer {
-                self.lender.answered(engine, (id, &ask), lent, clock.now());
-            }
-        })
-        .await;
+        for some in self.lender.wishes(engine, among, (now, self.ahead.store_time(now))).chunks(WISHES_AT_ONCE) {
+            let wishes = some.iter().map(|wish| fulfil(store.clone(), wish.clone(), now));
+            each(wishes, |answer: Option<(AccountId, Ask, Lent)>| {
+                if let Some((id, ask, lent)) = answer {
+                    self.lender.answered(engine, (id, &ask), lent, clock.now());
+                }
+            })
+            .await;
+            self.tell_urgent(engine).await;
+        }
+    }
+
+    /// Tells what cannot wait until something else is done that takes long.
+    async fn tell_urgent(&mut self, engine: &Engine) {
+        self.look(engine);
+        if self.teller.is_urgent() && !engine.ledger().is_cut_off() {
+            self.charge_told(engine);
+            self.tell_some(engine, Among::Used).await;
+        }
     }
 
     /// What is spent without the store is spent by the share of one of as many hosts as are known of.
@@ -433,7 +447,9 @@ impl Keeper {
     async fn pay(&mut self, engine: &Engine) {
         let start = Instant::now();
         self.remember_share(engine.ledger().hosts());
-        while self.pay_some(engine).await && start.elapsed() < TURN {}
+        while self.pay_some(engine).await && start.elapsed() < TURN {
+            self.tell_urgent(engine).await;
+        }
         let is_paid = self.debtors.is_empty();
         if is_paid && self.told_debtors.is_empty() {
             self.shares.clear();

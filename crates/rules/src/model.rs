@@ -274,6 +274,13 @@ pub enum Shared {
     StoreLease,
 }
 
+impl Shared {
+    /// Whether hosts count together in Redis or Valkey.
+    pub fn is_by_store(self) -> bool {
+        matches!(self, Shared::Store | Shared::StoreExact | Shared::StoreLease)
+    }
+}
+
 /// What hosts may hide from each other of what they let through, all of them together, as a share of the limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ErrorBudget(f64);

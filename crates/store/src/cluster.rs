@@ -134,7 +134,7 @@ impl Cluster {
         let others = (0..nodes.len()).filter_map(|step| nodes.get(self.turn.wrapping_add(step) % nodes.len()));
         for node in best.iter().chain(others) {
             let (Some(connection), Some(address)) = (node.connection(), node.address()) else { continue };
-            let deadline = Instant::now() + self.shared.config.connect_timeout / 4;
+            let deadline = Instant::now() + self.shared.config.longest_connect() / 4;
             let reply = connection.ask(Commands { bytes: question(), unwanted: 0 }, deadline).await;
             if let Some(ranges) = reply.ok().and_then(|reply| read_map(reply, address).ok()) {
                 return Ok(ranges);
@@ -151,7 +151,7 @@ impl Cluster {
         let turn = self.turn.checked_rem(addresses.len()).and_then(|turn| addresses.get(turn));
         let address = *turn.ok_or_else(|| Trouble::Unreachable("there are no nodes to ask".to_owned()))?;
         self.shared.turn_to_connect().await;
-        let (longest, question) = (self.shared.config.connect_timeout, question());
+        let (longest, question) = (self.shared.config.longest_connect(), question());
         let asking = keeper::ask_once(address, &question, &self.shared.config);
         let reply = timeout(longest, asking).await.unwrap_or_else(|_| Err(silent(longest, &self.shared.config)))?;
         read_map(reply, address).map_err(|none| Trouble::Refused(none.to_string()))

@@ -34,12 +34,12 @@ pub struct Config {
     /// How many connections there are, in a cluster to each node. Requests share one of them; the others are there for
     /// when it is lost. Never more than ten are made in a second, so that many nodes take a while at first.
     pub connections: usize,
-    /// How long making a connection may take. A store that comes back is found within this and the longest pause
+    /// How long making a connection may take; twelve budgets if that is more, since it takes eight round trips or ten. A store that comes back is found within this and the longest pause
     /// between two attempts, which is 200 ms; if many have waited in vain, it is tried for another quarter of a second.
     pub connect_timeout: Duration,
     /// How many requests wait in vain for a store, or for a node of a cluster, at least one, from the beginning of an outage until it
-    /// has been well for a quarter of a second, or for twice the budget if that is more, however often the outage comes back meanwhile. All others are decided without it
-    /// at once. Only what comes in the first third of the budget, while nobody can know, waits in any case. Where a store is
+    /// has been well for 0.3 seconds, or for twice the budget if that is more, however often the outage comes back meanwhile.
+    /// All others are decided without it at once. Only what comes in the first third of the budget, while nobody can know, waits in any case. Where a store is
     /// only held up at times, twenty who are answered make up for one who is not.
     pub most_waiting: usize,
     /// How often hosts that decide by themselves tell what they have spent, unless it is urgent. Far from a limit it is
@@ -67,6 +67,11 @@ impl Config {
             interval: Duration::from_millis(100),
             remembered: 4_096,
         }
+    }
+
+    /// How long making a connection may take, also where the store is far away.
+    pub(crate) fn longest_connect(&self) -> Duration {
+        self.connect_timeout.max(self.budget * 12)
     }
 
     /// How long a store takes at the most that is well and has nothing else to do. The rest of the budget is for when it has;

@@ -64,7 +64,7 @@ pub(crate) async fn keep(shared: Arc<Shared>, node: Arc<Node>) {
             continue;
         };
         shared.turn_to_connect().await;
-        let longest = shared.config.connect_timeout;
+        let longest = shared.config.longest_connect();
         let connected = timeout(longest, connect(&shared, &node)).await;
         match connected.unwrap_or_else(|_| Err(silent(longest, &shared.config))) {
             Ok((stream, probe)) => {
@@ -109,7 +109,7 @@ async fn find(config: &Config) -> Result<String, Trouble> {
         Address::Sentinels { sentinels, name } => (sentinels, name),
         Address::Cluster(_) => return Err(Trouble::Unreachable("no node is all of a cluster".to_owned())),
     };
-    let longest = config.connect_timeout / u32::try_from(sentinels.len() + 1).unwrap_or(u32::MAX);
+    let longest = config.longest_connect() / u32::try_from(sentinels.len() + 1).unwrap_or(u32::MAX);
     let mut trouble = Trouble::Unreachable("there are no sentinels to ask".to_owned());
     for sentinel in sentinels {
         match timeout(longest, ask_sentinel(sentinel, name, config)).await {
@@ -125,7 +125,13 @@ async fn ask_sentinel(sentinel: &str, name: &str, config: &Config) -> Result<Str
     let mut stream = stream::connect(sentinel, config).await.map_err(unreachable)?;
     let mut command = Vec::new();
     Command::new(&mut command, 3).word("SENTINEL").word("GET-MASTER-ADDR-BY-NAME").word(name);
-    match exchange(&mut stream, &command).await? {
+    let mut reply = exchange(&mut stream, &command).await?;
+    // Mostly they want no password, and know none. If they do, it is the store's.
+    if config.password.is_some() && matches!(&reply, Reply::Error(error) if error.starts_with("NOAUTH")) {
+        introduce(&mut stream, config).await?;
+        reply = exchange(&mut stream, &command).await?;
+    }
+    match reply {
         Reply::Array(parts) => match parts.as_slice() {
             [Reply::Text(host), Reply::Text(port)] => {
                 let (host, port) = (String::from_utf8_lossy(host), String::from_utf8_lossy(port));

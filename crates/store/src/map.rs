@@ -19,18 +19,20 @@ pub(crate) struct Map {
     slots: Vec<u16>,
     /// Those who keep any slot.
     keepers: Vec<Arc<Node>>,
+    /// Whether each slot is kept by somebody.
+    is_whole: bool,
 }
 
 impl Map {
     /// Of a cluster that nothing is known of yet.
     pub(crate) fn empty() -> Map {
-        Map { nodes: Vec::new(), slots: vec![NOBODY; usize::from(SLOTS)], keepers: Vec::new() }
+        Map { nodes: Vec::new(), slots: vec![NOBODY; usize::from(SLOTS)], keepers: Vec::new(), is_whole: false }
     }
 
     /// Of a server that keeps everything.
     pub(crate) fn of_one(node: Node) -> Map {
         let nodes = vec![Arc::new(node)];
-        Map { keepers: nodes.clone(), nodes, slots: vec![0; usize::from(SLOTS)] }
+        Map { keepers: nodes.clone(), nodes, slots: vec![0; usize::from(SLOTS)], is_whole: true }
     }
 
     pub(crate) fn nodes(&self) -> &[Arc<Node>] {
@@ -55,9 +57,9 @@ impl Map {
         self.keepers.iter().any(|keeper| Arc::ptr_eq(keeper, node))
     }
 
-    /// Whether there is a connection to everybody who keeps a slot.
+    /// Whether somebody keeps each slot, and there is a connection to all of them.
     pub(crate) fn is_connected(&self) -> bool {
-        !self.keepers.is_empty() && self.keepers.iter().all(|node| node.is_connected())
+        self.is_whole && self.keepers.iter().all(|node| node.is_connected())
     }
 
     /// What a cluster says itself, and besides those who keep slots these others. Who was known stays connected.
@@ -106,12 +108,14 @@ impl Map {
         u16::try_from(place).unwrap_or(NOBODY)
     }
 
-    /// Finds out who keeps anything.
+    /// Finds out who keeps anything, and whether anything is kept by nobody.
     fn with_keepers(mut self) -> Map {
         let mut keeps = vec![false; self.nodes.len()];
+        self.is_whole = true;
         for number in &self.slots {
-            if let Some(keeps) = keeps.get_mut(usize::from(*number)) {
-                *keeps = true;
+            match keeps.get_mut(usize::from(*number)) {
+                Some(keeps) => *keeps = true,
+                None => self.is_whole = false,
             }
         }
         let keepers = self.nodes.iter().zip(keeps).filter(|(_, keeps)| *keeps);

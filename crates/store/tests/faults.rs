@@ -240,10 +240,12 @@ fn n4_nobody_waits_for_a_store_that_is_slow() {
         network.ride(&mut server, CALM, "slow by 10 ms, calm", slow(10));
         network.ride(&mut server, BURSTS, "slow by 10 ms, bursts", slow(10));
         // Within the budget it is asked, late as it is.
-        network.proxy.set(slow(1));
-        let patient = Config { budget: Duration::from_millis(50), ..network.config() };
-        let load = Load::start(patient, BUSY);
-        load.wait_until_steady();
+        for (millis, budget) in [(1, 50), (25, 150)] {
+            network.proxy.set(slow(millis));
+            let patient = Config { budget: Duration::from_millis(budget), ..network.config() };
+            let load = Load::start(patient, CALM);
+            load.wait_until_steady();
+        }
     });
 }
 

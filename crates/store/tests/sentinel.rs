@@ -88,6 +88,31 @@ async fn n4_the_primary_that_takes_over_is_asked_as_soon_as_sentinels_say_so() {
     }
 }
 
+/// The password is theirs as well as the store's.
+#[tokio::test]
+async fn sentinels_that_want_the_password_are_told_it() {
+    for kind in Kind::ALL {
+        let server = Server::start(kind, &[]);
+        let sentinel = watch(kind, &server);
+        for each in [&server, &sentinel] {
+            each.client().text(&["ACL", "SETUSER", "default", ">secret"]);
+        }
+        let sentinels = vec![sentinel.address.to_string()];
+        let address = Address::Sentinels { sentinels, name: "limits".to_owned() };
+        let open = |password: &str| {
+            let patient = Duration::from_secs(5);
+            let password = Some(password.to_owned());
+            Store::open(Config { password, budget: patient, connect_timeout: patient, ..Config::new(address.clone()) })
+        };
+        let store = open("secret");
+        tokio::time::timeout(PATIENCE, store.connected()).await.unwrap_or_else(|_| panic!("{:?}", store.trouble()));
+        let store = open("another-secret");
+        assert!(until(async || store.trouble().is_some()).await);
+        let trouble = store.trouble().unwrap().to_string();
+        assert!(trouble.contains("WRONGPASS") && !trouble.contains("another-secret"), "{trouble}");
+    }
+}
+
 #[tokio::test]
 async fn sentinels_that_know_no_such_primary_are_told_about() {
     let server = Server::start(Kind::Redis, &[]);

@@ -485,8 +485,60 @@ async fn requests_that_go_ahead_together_make_no_tokens_of_those_in_hand() {
     assert!((LIMIT - 10..=LIMIT).contains(&admitted), "{admitted} of {LIMIT}");
 }
 
+/// A host that was cut off may have died as far as the others know: what it has in hand comes back to them, and it must not spend
+/// that much later.
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_that_were_borrowed_and_not_used_go_back() {
+async fn n2_tokens_in_hand_lapse_where_the_store_cannot_be_reached() {
+    for kind in Kind::ALL {
+        let server = Server::start(kind, &[]);
+        let proxy = Proxy::tcp(server.address, Chaos::new(0)).await.unwrap();
+        let limit = "1000 per second burst 8000";
+        let host = Member::start(proxy.address(), rules(limit, "store-lease", "refuse"));
+        let other = Member::start(server.address, rules(limit, "store-exact", "refuse"));
+        both_know(&host, &other).await;
+        let in_hand = async || {
+            host.admit("alice", 20).await;
+            let verdict = host.ask("alice").await;
+            verdict.is_allowed() && !verdict.is_degraded()
+        };
+        // Nothing waits for the store any more: it is spent from the hand.
+        let calls = || host.tollgate.sharing().unwrap().store().stats().answered;
+        until("tokens in hand", async || {
+            let before = calls();
+            in_hand().await && calls() == before
+        })
+        .await;
+        proxy.set(Chaos::new(0).down());
+        let gone = now();
+        until("lapsed tokens", async || {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            !host.ask("alice").await.is_allowed()
+        })
+        .await;
+        assert!(gone.elapsed() < Duration::from_millis(1_500), "{kind:?}: spent for {:?}", gone.elapsed());
+        until("all tokens", async || other.look("alice").await.remaining() == Some(8_000)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn n5_who_is_reset_while_the_store_is_away_begins_anew_here() {
+    for shared in MODES {
+        let mut server = Server::start(Kind::Redis, &[]);
+        let host = Member::start(server.address, rules("10 per hour", shared, "local"));
+        until("one host", async || host.knows(1)).await;
+        assert_eq!(host.admit("alice", 3).await, 3);
+        server.kill();
+        until("being cut off", async || host.is_cut_off()).await;
+        let left = host.admit("alice", 20).await;
+        assert_eq!(left, 7, "{shared}");
+        let alice = [("user", Value::Text("alice"))];
+        assert!(host.tollgate.reset_shared(&tollgate::Request::new("n", &alice)).await.is_err());
+        assert_eq!(host.admit("alice", 20).await, 10, "{shared}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn n2_tokens_that_were_borrowed_and_not_used_go_back() {
     let server = Server::start(Kind::Redis, &[]);
     let host = Member::start(server.address, rules("100000 per hour", "store-lease", "refuse"));
     let exact = Member::start(server.address, rules("100000 per hour", "store-exact", "refuse"));

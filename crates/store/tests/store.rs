@@ -71,6 +71,51 @@ async fn c3_hosts_with_wrong_clocks_count_together() {
     }
 }
 
+/// How many of those who ask all the time for so long are let through.
+async fn hammer(store: &Store, engine: &Engine, op: &str, lasts: Duration) -> u32 {
+    let (start, clock, mut admitted) = (now(), Clock::system(), 0);
+    while start.elapsed() < lasts {
+        admitted += u32::from(check(store, engine, op, "ann", clock.now()).await.is_allowed());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    admitted
+}
+
+#[tokio::test]
+async fn d9_a_rolling_limit_in_the_store_has_a_gap_a_namespace_and_counts_the_blocked_or_not() {
+    let rules = "
+  - { name: gap, match: { op: gap }, key: [user], limits: [100 per hour using sliding-log gap 300ms], shared: store-exact }
+  - { name: open, match: { op: open }, key: [user], limits: [2 per second using sliding-log], shared: store-exact }
+  - { name: shut, match: { op: shut }, key: [user], limits: [2 per second using sliding-log counting-refused], shared: store-exact }
+";
+    for kind in Kind::ALL {
+        let server = Server::start(kind, &[]);
+        let (store, engine) = (open(config(&server)).await, engine(rules));
+        // No two are closer than the gap.
+        let (start, mut admitted) = (now(), 0);
+        while admitted < 3 {
+            admitted += hammer(&store, &engine, "gap", Duration::from_millis(1)).await;
+            assert!(start.elapsed() < PATIENCE);
+        }
+        assert!(start.elapsed() >= Duration::from_millis(600), "{:?}", start.elapsed());
+        // Whoever keeps asking is let in again, or not as long as blocked attempts count, too.
+        let admitted = [
+            hammer(&store, &engine, "open", Duration::from_millis(1_500)).await,
+            hammer(&store, &engine, "shut", Duration::from_millis(1_500)).await,
+        ];
+        assert_eq!(admitted, [4, 2], "{kind:?}");
+        // Who has the same name in another namespace is somebody else.
+        let text = format!("namespace: other\nrules:\n{rules}");
+        let other = Engine::new(RuleSet::parse(&[Source::new("rules", text)]).unwrap(), Time::ZERO);
+        let attributes = [("op", Value::Text("shut")), ("user", Value::Text("ann"))];
+        let clock = Clock::system();
+        assert!(!check(&store, &engine, "shut", "ann", clock.now()).await.is_allowed());
+        assert!(other.check_with(&store, &Request::new("other", &attributes), clock.now()).await.is_allowed());
+        let kinds = server.client().text(&["EVAL", "return redis.call('TYPE', redis.call('KEYS', 'tg:*')[1])", "0"]);
+        assert_eq!(kinds, "zset", "a sorted set");
+    }
+}
+
 #[tokio::test]
 async fn a_rule_that_queues_tells_how_long_to_wait() {
     let server = Server::start(Kind::Redis, &[]);

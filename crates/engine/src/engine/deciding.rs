@@ -339,7 +339,12 @@ impl Plan {
             let Some((limit, amount)) = local(&self.rules, check) else { continue };
             // What was spent of a limit before this one would otherwise come back.
             carry_over(limit, amount, check.client, &books.table, now);
-            let _ = books.table.decide(&bucket(limit, check), amount, Op::Reset, now);
+            let own = bucket(limit, check);
+            let _ = books.table.decide(&own, amount, Op::Reset, now);
+            if check.shared.is_by_store() {
+                let (stand_in, share) = instead(own, amount, books.ledger.hosts());
+                let _ = books.table.decide(&stand_in, &share, Op::Reset, now);
+            }
             buckets += 1;
         }
         buckets

@@ -109,7 +109,7 @@ impl Engine {
         let mut plan = Plan::new(self.rules.load());
         plan.find(&self.books.table, parts);
         let is_kept = |check: &&Checked| {
-            let is_kept_there = matches!(check.shared, Shared::Store | Shared::StoreExact | Shared::StoreLease);
+            let is_kept_there = check.shared.is_by_store();
             is_kept_there && !plan.is_anybodys(check, &self.books.table)
         };
         plan.checks.iter().filter(is_kept).filter_map(|check| plan.kept(check, parts)).collect()

@@ -277,3 +277,42 @@ async fn take(store: &Store, ask: &Ask, now: Time) -> Lent {
         Told::Failed => Lent::Failed,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::account;
+    use super::*;
+    use crate::ledger::Ledger;
+    use tollgate_limit::Limit;
+    use tollgate_rules::model::Shared;
+
+    fn borrower(limit: &str) -> Borrower {
+        let limit = Limit::token_bucket(limit.parse().unwrap());
+        let account = Arc::new(Account { limit, shared: Shared::StoreLease, ..account() });
+        let id = Ledger::new(64).open(account.entry(), || Some((*account).clone())).unwrap();
+        let mut lender = Lender::default();
+        lender.used(id, &account, Time::ZERO);
+        lender.known.into_values().next().unwrap()
+    }
+
+    #[test]
+    fn n2_a_chunk_is_what_will_be_wanted_soon_and_never_more_than_a_share() {
+        let mut borrower = borrower("1000 per second burst 4000");
+        let mut now = Time::ZERO;
+        let mut want = |borrower: &mut Borrower, each_millisecond: u64| {
+            for _ in 0..1_000 {
+                now = now + Duration::from_millis(1);
+                borrower.observe(each_millisecond, now);
+            }
+            borrower.chunk(10)
+        };
+        // For 100 ms ahead: it grows with the rate, up to a quarter of what one of ten hosts is due.
+        assert_eq!([0, 1, 1_000].map(|each| want(&mut borrower, each)), [0, 99, 100]);
+        // And is less again when hardly anybody asks, or hardly anything is left.
+        borrower.left = 400;
+        assert_eq!(want(&mut borrower, 1_000), 20);
+        borrower.left = 0;
+        assert_eq!(want(&mut borrower, 1_000), 2);
+        assert_eq!([0; 3].map(|each| want(&mut borrower, each)).last(), Some(&0));
+    }
+}

@@ -29,7 +29,8 @@ const FORGOTTEN: Duration = Duration::from_secs(30 * 60);
 /// Buckets that are told of in one piece.
 const MOST_AT_ONCE: usize = 500;
 
-/// Letters that are sent before something else is looked after. Only in a cluster there are more groups than one.
+/// Letters that are sent before something else is looked after, and as many that were sent before and not answered. Only in a cluster
+/// there are more groups than one.
 const MOST_LETTERS: usize = 256;
 
 /// Nobody is locked out for longer than it takes for so long's worth of tokens to come back, or for all of them.
@@ -73,6 +74,7 @@ impl Known {
 #[derive(Clone, Debug)]
 pub(super) struct Letter {
     written_at: Time,
+    sent_at: Time,
     pub(super) group: u32,
     pub(super) batch: Batch,
     ids: Vec<AccountId>,
@@ -81,12 +83,12 @@ pub(super) struct Letter {
 impl Letter {
     /// As it is sent now. If the store has added it already, it is not added again; before the store forgets that, there is
     /// nothing in it any more.
-    fn as_of(&self, now: Time) -> Letter {
-        let mut letter = self.clone();
+    fn sent(&mut self, now: Time) -> Letter {
+        self.sent_at = now;
         if now.since(self.written_at) >= FORGOTTEN {
-            letter.batch.spent.iter_mut().for_each(|spent| spent.tokens = 0);
+            self.batch.spent.iter_mut().for_each(|spent| spent.tokens = 0);
         }
-        letter
+        self.clone()
     }
 }
 
@@ -123,15 +125,25 @@ impl Teller {
         let mut due: Vec<(u32, Vec<AccountId>)> = self.due(among, group, (interval, now)).into_iter().collect();
         due.iter_mut().for_each(|(_, ids)| self.sort(ids));
         due.sort_by_key(|(_, ids)| ids.first().map(|id| self.rank(id)));
-        let room = MOST_LETTERS.saturating_sub(self.unanswered.len());
-        self.has_more = due.len() > room || due.iter().any(|(_, ids)| ids.len() > MOST_AT_ONCE);
-        due.truncate(room);
+        let are_many = due.iter().any(|(_, ids)| ids.len() > MOST_AT_ONCE);
+        self.has_more = are_many || due.len().max(self.unanswered.len()) > MOST_LETTERS;
+        due.truncate(MOST_LETTERS);
+        let mut letters = self.unanswered(now);
         for (group, mut ids) in due {
             ids.truncate(MOST_AT_ONCE);
             let letter = self.write(engine, group, ids, (now, store_now));
+            letters.push(letter.clone());
             self.unanswered.insert(group, letter);
         }
-        self.unanswered.values().map(|letter| letter.as_of(now)).collect()
+        letters
+    }
+
+    /// Letters that were not answered, those first that were sent longest ago. However many nobody can answer for, as where a
+    /// cluster has lost some of its slots, others are told.
+    fn unanswered(&mut self, now: Time) -> Vec<Letter> {
+        let mut letters: Vec<&mut Letter> = self.unanswered.values_mut().collect();
+        letters.sort_by_key(|letter| letter.sent_at);
+        letters.into_iter().take(MOST_LETTERS).map(|letter| letter.sent(now)).collect()
     }
 
     /// Whatever is due in groups where all was answered.
@@ -173,6 +185,11 @@ impl Teller {
         self.has_more
     }
 
+    /// Whether something should be told at once.
+    pub(super) fn is_urgent(&self) -> bool {
+        !self.urgent.is_empty()
+    }
+
     /// Those that are urgent come first, and of the others those that were told of longest ago.
     fn rank(&self, id: &AccountId) -> Option<(bool, Time)> {
         self.known.get(id).map(|known| (!known.is_urgent, known.told_at))
@@ -195,7 +212,7 @@ impl Teller {
             Some(Spent { key: known.key, recovery, most: most(&known.account, recovery), tokens })
         });
         let spent = spent.collect();
-        Letter { written_at: now, group, batch: Batch { number: self.last_number, spent }, ids }
+        Letter { written_at: now, sent_at: now, group, batch: Batch { number: self.last_number, spent }, ids }
     }
 
     /// A letter was answered: from now on this host decides by what all hosts have spent.
@@ -239,21 +256,8 @@ fn most(account: &Account, recovery: Recovery) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::account;
     use super::*;
-    use tollgate_limit::Limit;
-    use tollgate_rules::model::{ErrorBudget, Shared};
-
-    fn account() -> Account {
-        Account {
-            limit_id: 1,
-            client: Box::from(*b"alice"),
-            limit: Limit::token_bucket("100 per second burst 1000".parse().unwrap()),
-            shared: Shared::Store,
-            error_budget: ErrorBudget::default(),
-            counts_here: true,
-            fingerprint: 7,
-        }
-    }
 
     #[test]
     fn near_the_limit_hosts_hide_the_error_budget_and_far_from_it_half_of_what_is_left() {
@@ -290,19 +294,48 @@ mod tests {
         assert!(ledger.account(id).is_none());
     }
 
+    /// So many clients who have each spent a token at that time, some of them urgently.
+    fn spend(engine: &Engine, teller: &mut Teller, clients: std::ops::Range<u64>, urgent: u64, now: Time) {
+        let ledger: &Ledger = engine.ledger();
+        for client in clients {
+            let account =
+                Arc::new(Account { client: Box::from(client.to_be_bytes()), fingerprint: client, ..account() });
+            let id = ledger.open(account.entry(), || Some((*account).clone())).unwrap();
+            assert!(ledger.spend(id, 1));
+            teller.used(ledger, id, &account, client >= urgent, now);
+        }
+    }
+
+    #[test]
+    fn c4_letters_that_nobody_answers_keep_nobody_else_from_being_told() {
+        let engine = Engine::builder().accounts(4_096).build(tollgate_rules::RuleSet::default(), Time::ZERO);
+        let (mut teller, second) = (Teller::default(), Duration::from_secs(1));
+        let now = |seconds: u32| Time::ZERO + second * (seconds + 10);
+        // Each client is a group of its own.
+        let groups = |key: &Fingerprint| u32::from(key.slot(""));
+        let send = |teller: &mut Teller, seconds| {
+            teller.letters(&engine, Among::All, groups, (second, now(seconds), now(seconds)))
+        };
+        spend(&engine, &mut teller, 0..600, 0, now(0));
+        let unanswered: HashSet<u32> = (0..4).flat_map(|_| send(&mut teller, 0)).map(|letter| letter.group).collect();
+        assert!(unanswered.len() > 2 * MOST_LETTERS);
+        spend(&engine, &mut teller, 600..700, 0, now(1));
+        let sent: HashSet<u32> = send(&mut teller, 1).iter().map(|letter| letter.group).collect();
+        let news = sent.difference(&unanswered).count();
+        assert!(news > 90 && sent.len() == news + MOST_LETTERS, "{news} of {}", sent.len());
+        // Those are sent again in turn.
+        let again: HashSet<u32> =
+            (2..5).flat_map(|round| send(&mut teller, round)).map(|letter| letter.group).collect();
+        assert!(again.is_superset(&unanswered));
+    }
+
     #[test]
     fn groups_that_are_urgent_come_first_where_there_are_many() {
         let engine = Engine::builder().accounts(4_096).build(tollgate_rules::RuleSet::default(), Time::ZERO);
         let ledger: &Ledger = engine.ledger();
         let (mut teller, second) = (Teller::default(), Duration::from_secs(1));
         let now = |seconds: u32| Time::ZERO + second * (seconds + 10);
-        for client in 0..1_000_u64 {
-            let account =
-                Arc::new(Account { client: Box::from(client.to_be_bytes()), fingerprint: client, ..account() });
-            let id = ledger.open(account.entry(), || Some((*account).clone())).unwrap();
-            assert!(ledger.spend(id, 1));
-            teller.used(ledger, id, &account, client >= 900, now(0));
-        }
+        spend(&engine, &mut teller, 0..1_000, 900, now(0));
         let mut told = 0;
         for turn in 0..5 {
             let letters = teller.letters(&engine, Among::All, |key| u32::from(key.slot("")), (second, now(2), now(2)));

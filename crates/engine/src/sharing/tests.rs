@@ -1,6 +1,20 @@
 use super::*;
 use std::sync::Mutex;
 use tollgate_limit::{Decision, Limit, Outcome, Retry};
+use tollgate_rules::model::ErrorBudget;
+
+/// Somebody's, told of to all hosts.
+pub(super) fn account() -> Account {
+    Account {
+        limit_id: 1,
+        client: Box::from(*b"alice"),
+        limit: Limit::token_bucket("100 per second burst 1000".parse().unwrap()),
+        shared: Shared::Store,
+        error_budget: ErrorBudget::default(),
+        counts_here: true,
+        fingerprint: 7,
+    }
+}
 
 fn debt_of(client: &[u8], cost: u64) -> Ask {
     let limit = Limit::token_bucket("100 per hour".parse().unwrap());

@@ -1,7 +1,7 @@
 //! Deciding where nothing is wrong.
 
 use crate::common::{Kind, PATIENCE, Random, Server, now};
-use crate::nodes::{Cluster, PRIMARIES};
+use crate::nodes::{Cluster, PRIMARIES, until};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -46,6 +46,27 @@ pub(crate) fn apart(cluster: &Cluster) -> Vec<u64> {
         }
     }
     found.into_iter().map(|(_, user)| user).collect()
+}
+
+/// Two of them hear of it also if neither has said anything yet: nobody waits for one to ask the other.
+#[tokio::test]
+async fn c3_all_nodes_that_keep_a_request_s_limits_are_asked_at_once() {
+    for kind in Kind::ALL {
+        let cluster = Cluster::start(kind);
+        let budget = Duration::from_millis(100);
+        let store = open(Config { budget, connect_timeout: PATIENCE, ..cluster.config() }).await;
+        let users = apart(&cluster);
+        let nodes: Vec<&Server> = users.iter().map(|user| cluster.node_at(&cluster.keeper(slot(*user), 0))).collect();
+        nodes.iter().for_each(|node| node.signal("STOP"));
+        let told = store.ask(users.iter().map(|user| ask(*user, "10 per hour")).collect(), Time::ZERO).await;
+        nodes.iter().for_each(|node| node.signal("CONT"));
+        assert_eq!(allowed(&told), None, "{kind:?}");
+        let names = users.iter().map(|user| ask(*user, "10 per hour").key.name("tg:"));
+        for (node, name) in nodes.iter().zip(names) {
+            let mut client = node.client();
+            until("each has heard of it", || client.text(&["EXISTS", &name]) == "1");
+        }
+    }
 }
 
 #[tokio::test]

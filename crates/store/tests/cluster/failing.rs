@@ -1,9 +1,11 @@
 //! Nodes that die, hang, or do not know us any more, under load.
 
 use crate::common::{Kind, PATIENCE, Server, now, pause};
+use crate::deciding::{ask, open, slot};
 use crate::load::{self, BUSY, Load, MOST_WAITING, assert_hardly_any};
 use crate::nodes::{Cluster, PRIMARIES, map, until};
 use std::time::Duration;
+use tollgate::Time;
 use tollgate_store::Config;
 
 /// Runs load through the end of a primary until its replica has taken over. Says how many were decided for those whose
@@ -43,6 +45,31 @@ fn fail_over(mut cluster: Cluster, story: &str, end: impl FnOnce(&mut Server)) -
     let (meant, degraded) = load.degraded(broken.at, is_meant);
     assert!(degraded > meant / 3, "{story}: {degraded} of {meant}");
     (others, affected)
+}
+
+/// Where some slots are nobody's, hosts that decide by themselves could not tell each other what they spend of those.
+#[tokio::test]
+async fn n4_a_cluster_in_which_a_slot_is_nobodys_does_not_count_as_reached() {
+    for kind in Kind::ALL {
+        let cluster = Cluster::start(kind);
+        let store = open(cluster.patient()).await;
+        assert!(store.is_connected());
+        for node in cluster.nodes.iter().take(PRIMARIES) {
+            node.client().text(&["CLUSTER", "DELSLOTS", &slot(1).to_string()]);
+        }
+        let reached = async |is_expected: bool| {
+            let start = now();
+            while store.is_connected() != is_expected {
+                assert!(start.elapsed() < PATIENCE, "{kind:?}: reached: {is_expected}");
+                // Whoever asks for it makes us look who keeps it.
+                let _ = store.ask(vec![ask(1, "10 per hour")], Time::ZERO).await;
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        reached(false).await;
+        cluster.nodes.first().unwrap().client().text(&["CLUSTER", "ADDSLOTS", &slot(1).to_string()]);
+        reached(true).await;
+    }
 }
 
 #[test]

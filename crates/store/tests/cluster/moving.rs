@@ -2,7 +2,7 @@
 
 use crate::common::{Kind, Server, pause};
 use crate::deciding::{allowed, ask, open, slot};
-use crate::load::{self, BUSY, Load, assert_hardly_any};
+use crate::load::{self, BUSY, Load, MOST_WAITING, assert_hardly_any};
 use crate::nodes::Cluster;
 use std::time::Duration;
 use tollgate::Time;
@@ -111,6 +111,7 @@ fn n4_slots_move_under_load_and_hardly_anybody_notices() {
             "{kind:?}: 15 slots moved in {moved:?}; {in_vain} in vain; {degraded} of {all} without the store; {report:?}"
         );
         report.assert_nobody_waits("moving");
+        assert!(in_vain <= MOST_WAITING, "{kind:?}: {in_vain} waited in vain: {report:?}");
         report.assert_limits_hold(0, "moving");
         // Two limits of a user may be on two sides for a moment.
         assert_hardly_any((all, degraded), "moving");
