@@ -101,6 +101,9 @@ impl Sharing {
     /// Counts together with all hosts that use the same store and prefix. Until it is reached, rules do what they say for
     /// failures. An engine is shared once.
     ///
+    /// Connections live on the runtime that this is called in, whoever asks. It has to go on running, and nothing on it should block:
+    /// who asks from another one would wait for it.
+    ///
     /// # Panics
     /// Outside of a tokio runtime, which it lives on.
     pub fn start(engine: &Arc<Engine>, clock: Clock, config: Config) -> Sharing {

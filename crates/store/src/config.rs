@@ -16,7 +16,7 @@ pub struct Config {
     pub address: Address,
     /// The user that the store's access list knows us by; `default` if there is only a password.
     pub user: Option<String>,
-    /// The user's password, where the store asks for one. It is never printed.
+    /// The user's password, where the store asks for one, or a sentinel. It is never printed.
     pub password: Option<String>,
     /// Which version of the protocol is spoken. The newest that the store knows will do, unless something in between
     /// does not hand it on.

@@ -40,14 +40,16 @@
 //! says that it can do nothing at once. Meanwhile each rule does what its `on_failure` says, and the verdict
 //! says that it was degraded. New connections are made no more than ten times a second, and used once the store has run every script
 //! that decides and was prompt, so that one that only reads, has no memory left or is still loading is not asked. A
-//! request that was given up may still have been counted: then a client gets less, never more. A primary that dies may take with it what its replicas did not hear in time, and so much is then let through again.
+//! request that was given up may still have been counted: then a client gets less, never more. A primary that dies may take with it
+//! what its replicas did not hear in time, and so much is then let through again.
 //!
 //! # Clusters
 //!
 //! With [`Address::Cluster`] every node that keeps slots has its own connections, and each question goes to the node of its
 //! slot. Which that is, any node says; it is asked again when something is not as it said. Slots that have moved or are on
 //! their way are asked for where they are. A node that fails matters to its own keys alone, if the cluster itself goes on
-//! with the others (`cluster-require-full-coverage no`).
+//! with the others (`cluster-require-full-coverage no`); only [`Store::is_connected`] wants all of them, and somebody who keeps each
+//! slot.
 //!
 //! The limits of a client are in one slot, and decided as on one server. Those of a request that belong to several clients
 //! (a user and everybody, say) may be in several. They are decided at once, each slot all or nothing by the clock of its

@@ -112,6 +112,9 @@ impl Drop for Keeper {
 impl Store {
     /// A store that connections are made to from now on. Whoever asks before there is one is not kept waiting.
     ///
+    /// Connections live on the runtime that this is called in, whoever asks. It has to go on running, and nothing on it should block:
+    /// who asks from another one would wait for it.
+    ///
     /// # Panics
     /// Outside of a tokio runtime, which its connections live on.
     pub fn open(config: Config) -> Store {
