@@ -296,11 +296,11 @@ impl Keeper {
             }
             self.pay(&engine).await;
             if !is_cut_off {
-                let among = self.looking.among();
+                let among = if self.looking.is_due() { Among::All } else { Among::Used };
                 self.tell(&engine, among).await;
                 self.lend(&engine, among).await;
             }
-            if self.closing.among() == Among::All {
+            if self.closing.is_due() {
                 let now = self.clock.now();
                 self.teller.close_idle(&engine, now);
                 self.lender.close_idle(&engine, now);

@@ -10,7 +10,7 @@ pub(super) enum Among {
     All,
 }
 
-/// All of them every so often.
+/// Something that is done every so often.
 #[derive(Debug)]
 pub(super) struct Rounds {
     every: Duration,
@@ -22,13 +22,13 @@ impl Rounds {
         Rounds { every, last: None }
     }
 
-    /// Whose turn it is now.
-    pub(super) fn among(&mut self) -> Among {
+    /// Whether it is time again, which it then is no longer.
+    pub(super) fn is_due(&mut self) -> bool {
         let now = Instant::now();
-        if self.last.is_some_and(|last| now.duration_since(last) < self.every) {
-            return Among::Used;
+        let is_due = self.last.is_none_or(|last| now.duration_since(last) >= self.every);
+        if is_due {
+            self.last = Some(now);
         }
-        self.last = Some(now);
-        Among::All
+        is_due
     }
 }
